@@ -138,6 +138,25 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[Difference]:
         yield Difference(place, "" if place else "stage", saved, now)
 
 
+def with_decoders_of(now: Any, saved: Any) -> Any:
+    """Return a saved description with the options of the present decoders, which do not change which samples come.
+
+    >>> with_decoders_of(["decode", {"decoder": "D(b=2)"}, 7], ["decode", {"decoder": "D(b=1)"}, 5])
+    ['decode', {'decoder': 'D(b=2)'}, 5]
+    """
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        return {key: _with_options(now.get(key), value, is_decoder=key == "decoder") for key, value in saved.items()}
+    if isinstance(saved, list | tuple) and isinstance(now, list | tuple) and len(saved) == len(now):
+        return [with_decoders_of(*pair) for pair in zip(now, saved, strict=True)]
+    return saved
+
+
+def _with_options(now: Any, saved: Any, *, is_decoder: bool) -> Any:
+    if is_decoder and isinstance(saved, str) and isinstance(now, str):
+        return now if saved.partition("(")[0] == now.partition("(")[0] else saved  # of the same class
+    return with_decoders_of(now, saved)
+
+
 def _list_differences(saved: Sequence[Any], now: Sequence[Any], place: str) -> Iterator[Difference]:
     is_stage = bool(now) and isinstance(now[0], str)
     inner = (f"{place} > {now[0]}" if is_stage else place).removeprefix(" > ")

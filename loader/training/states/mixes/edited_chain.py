@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext, suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ from ....pipeline.stages.blend import BlendDataset
 from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes, streams_of
 from ..run_state import ENDLESS, RunState
 from .change import DEALT, ENDS, MixChange, SavedPlace, find_mix_change, nests_states, weight_units
-from .differences import chain_differences
+from .differences import chain_differences, differences, with_decoders_of
 from .restructured import Restructured, find_restructured
 
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
@@ -119,6 +119,7 @@ def continue_mix(
             cannot continue with it exactly.
     """
     changes, change, new_lanes = saved.mix_changes, None, None
+    saved = _with_present_decoders(saved, chain)
     try:
         compare_datasets(saved.dataset, chain.identity())
     except StateError as error:
@@ -156,6 +157,15 @@ def continue_mix(
         changes = [*changes, change.entry(saved.batch)]
     edited = edited_chain(chain, changes, seed=saved.seed)
     return ContinuedMix(chain=edited, changes=changes, change=change, new_lanes=new_lanes)
+
+
+def _with_present_decoders(saved: RunState, chain: SavableDataset[Any]) -> RunState:
+    """Return the state with the options of the chain's decoders, and log on rank 0 which have changed."""
+    dataset = with_decoders_of(chain.identity(), saved.dataset)
+    changed = "\n  ".join(map(str, differences(saved.dataset, dataset)))
+    if changed and chain.worker_config.rank == 0:
+        _log.warning("the run continues with the same samples, decoded in another way:\n  %s", changed)
+    return replace(saved, dataset=dataset)
 
 
 def _restructured(

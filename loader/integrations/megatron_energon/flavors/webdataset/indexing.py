@@ -171,9 +171,11 @@ class SqliteIndexWriter:
     def _append(self, table: str, rows: Sequence[Any], verb: str = "INSERT") -> None:
         values = list(map(astuple, rows))
         database = self._open()
+        if not values:
+            return
+        marks = ", ".join("?" * len(values[0]))
         try:
             with database:  # all rows, or none
-                marks = ", ".join("?" * len(values[0])) if values else ""
                 database.executemany(f"{verb} INTO {table} VALUES ({marks})", values)
         except sqlite3.IntegrityError as error:
             if "sample_key" in str(error):

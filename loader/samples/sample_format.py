@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
@@ -64,43 +65,13 @@ def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_
 
 
 def format_sample_detailed(sample: Any, indent: str = "") -> str:
-    """Format a sample as lines, one for each value: tensors and arrays with shape, type and range of values.
-
-    Args:
-        sample: A sample, a batch, or any value.
-        indent: Prefix of each line but the first.
-
-    >>> print(format_sample_detailed({"mask": torch.tensor([0, 3]), "text": "a cat"}))
-    dict of 2
-      mask: Tensor(int64, [2]) from 0 to 3, mean 1.5
-      text: 'a cat'
-    """
-    if isinstance(sample, Tensor | np.ndarray):
-        return _shape(sample) + _range(sample)
-    if isinstance(sample, str | bytes):
-        return _cut(sample, _MAX_CHARACTERS)
-    named = _named_values(sample)
-    is_list = isinstance(sample, Sequence | set | frozenset) and not named
-    if not named and not is_list:
-        return _cut_text(repr(sample), _MAX_CHARACTERS)
-    pairs = list(enumerate(sample)) if is_list else named
-    lines = [type(sample).__name__ + (f" of {len(pairs)}" if is_list or isinstance(sample, Mapping) else "")]
-    inner = f"{indent}  "
-    lines += [
-        f"{inner}{_escaped(str(name))}: {format_sample_detailed(value, inner)}" for name, value in pairs[:_MAX_ITEMS]
-    ]
-    if len(pairs) > _MAX_ITEMS:
-        lines.append(f"{inner}… {len(pairs) - _MAX_ITEMS} more")
-    return "\n".join(lines)
-
-
-def format_sample_yaml(sample: Any) -> str:
     """Format a sample as YAML: tensors and arrays as text, long texts and lists truncated.
 
     Args:
         sample: A sample, a batch, or any value.
+        indent: Prefix of each line.
 
-    >>> print(format_sample_yaml({"mask": torch.tensor([0, 3]), "boxes": [1, 2], "text": "a cat"}))
+    >>> print(format_sample_detailed({"mask": torch.tensor([0, 3]), "boxes": [1, 2], "text": "a cat"}))
     mask: Tensor(int64, [2]) from 0 to 3, mean 1.5
     boxes:
     - 1
@@ -108,7 +79,7 @@ def format_sample_yaml(sample: Any) -> str:
     text: a cat
     """
     text: str = yaml.safe_dump(_yaml_value(sample), sort_keys=False, allow_unicode=True)
-    return text.removesuffix("...\n").removesuffix("\n")
+    return textwrap.indent(text.removesuffix("...\n").removesuffix("\n"), indent)
 
 
 def _yaml_value(value: Any) -> Any:

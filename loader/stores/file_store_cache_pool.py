@@ -117,10 +117,6 @@ class FileStoreCachePool(CachePool):
         """The same size in GiB."""
         return self._max_bytes / (1 << 30)
 
-    @max_cache_size_gbytes.setter
-    def max_cache_size_gbytes(self, size: float) -> None:
-        self.max_cache_size = int(size * (1 << 30))
-
     @property
     def max_cache_count(self) -> int:
         """Largest number of files in this process's cache."""

@@ -212,7 +212,7 @@ HOMES = {
     "loader.samples.encoding.task_encoder": "T_batch T_encoded_sample T_raw_batch T_sample",
     "loader.samples.hooks": "get_failure_tolerance=failure_tolerance get_stateless=is_stateless",
     "loader.samples.sample_dataclass": "ExtendableDataclassMixin PinMemoryMixin",
-    "loader.samples.sample_format": "format_sample_compact format_sample_detailed=format_sample_yaml",
+    "loader.samples.sample_format": "format_sample_compact format_sample_detailed",
     "loader.samples.source_info": "add_source_info get_source_info",
     "loader.stores.dataset_file_store": "WebdatasetFileStore=DatasetFileStore",
     "loader.stores.file_store_cache_pool": "CacheFileLazy",

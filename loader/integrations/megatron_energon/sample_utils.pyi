@@ -1,5 +1,4 @@
 # Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
 from loader.pipeline.failures.sample_name import default_get_batch_keys as default_get_batch_keys
 from loader.samples.sample_format import format_sample_compact as format_sample_compact
-from loader.samples.sample_format import format_sample_yaml as _format_sample_yaml
-format_sample_detailed = _format_sample_yaml
+from loader.samples.sample_format import format_sample_detailed as format_sample_detailed

@@ -19,7 +19,17 @@ from .running import SKIPPED, Running, State
 from .state_schema import COUNT, FLAG, PLAIN, Count, NotRequired, Schema
 from .worker_config import WorkerConfig
 
-__all__ = ["SKIPPED", "IteratedDataset", "Running", "SavableDataset", "State", "as_stage", "has_end", "stage_property"]
+__all__ = [
+    "SKIPPED",
+    "IteratedDataset",
+    "Running",
+    "SavableDataset",
+    "State",
+    "as_stage",
+    "has_end",
+    "register_with_torch",
+    "stage_property",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -264,12 +274,6 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         users = [kind for kind in type(self).__mro__ if not kind.__module__.startswith("loader.")]
         names = {*vars(self), *(name for kind in users for name in vars(kind) if not hasattr(SavableDataset, name))}
         return sorted({*_FOR_USERS, *(name for name in names if not name.startswith("_"))})
-
-    def __getitem__(self, index: Any) -> Any:
-        raise TypeError(
-            "this dataset has no numbered samples: iterate get_loader(dataset), or open the samples by number with "
-            "random_access()"
-        )
 
     def __bool__(self) -> bool:
         return True  # without this Python calls __len__, which may be 0

@@ -319,13 +319,8 @@ class WatchdogDataset(PassThroughDataset[T]):
                 if (dataset := reference()) is not None:
                     dataset._watchdog_trigger()  # noqa: SLF001 - the same class
 
-            watchdog = Watchdog(
-                self.timeout_seconds,
-                self.initial_timeout_seconds,
-                fail=self.fail_on_timeout,
-                board=board,
-                on_timeout=trigger,
-            )
+            limits = self.timeout_seconds, self.initial_timeout_seconds
+            watchdog = Watchdog(*limits, fail=self.fail_on_timeout, board=board, on_timeout=trigger)
             found = self._watchdogs[os.getpid()] = watchdog, board
         return found
 

@@ -145,16 +145,13 @@ def with_decoders_of(now: Any, saved: Any) -> Any:
     ['decode', {'decoder': 'D(b=2)'}, 5]
     """
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
-        return {key: _with_options(now.get(key), value, is_decoder=key == "decoder") for key, value in saved.items()}
+        found = {key: with_decoders_of(now.get(key), value) for key, value in saved.items()}
+        before, after = saved.get("decoder"), now.get("decoder")
+        is_same_class = isinstance(before, str) and str(after).startswith(before.partition("(")[0] + "(")
+        return {**found, "decoder": after} if is_same_class else found
     if isinstance(saved, list | tuple) and isinstance(now, list | tuple) and len(saved) == len(now):
         return [with_decoders_of(*pair) for pair in zip(now, saved, strict=True)]
     return saved
-
-
-def _with_options(now: Any, saved: Any, *, is_decoder: bool) -> Any:
-    if is_decoder and isinstance(saved, str) and isinstance(now, str):
-        return now if saved.partition("(")[0] == now.partition("(")[0] else saved  # of the same class
-    return with_decoders_of(now, saved)
 
 
 def _list_differences(saved: Sequence[Any], now: Sequence[Any], place: str) -> Iterator[Difference]:

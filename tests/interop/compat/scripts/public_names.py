@@ -37,8 +37,9 @@ facts = Facts()
 root = EPath(str(facts.folder))
 
 DIFFERS = {
-    "fields_of_states": "Their classes can be imported, as lists of safe globals and annotations name them, but no state is of them.",
+    "fields_of_states": "They are plain dataclasses, and no state here is of them",
 }
+PROVES = {"states_are_plain_dataclasses": "can be imported, for lists of safe globals and annotations."}
 
 
 @facts.add
@@ -87,9 +88,7 @@ def rows_of(path, table, order):
 @facts.add
 def index_of_samples_and_parts():
     path = root / "index.sqlite"
-    part = IndexSamplePart(
-        tar_file_id=0, sample_index=1, part_name="txt", content_byte_offset=512, content_byte_size=3
-    )
+    part = IndexSamplePart(tar_file_id=0, sample_index=1, part_name="txt", content_byte_offset=512, content_byte_size=3)
     with SqliteIndexWriter(path) as writer:
         writer.append_samples([row("a", 0), row("b", 1)])
         writer.append_samples([])
@@ -114,7 +113,9 @@ def keys_that_are_repeated():
 def index_of_media():
     path = root / "media.sqlite"
     writer = SqliteIndexWriter(path, enable_sample_tables=False, enable_media_metadata=True)
-    writer.append_media_metadata_batch([IndexMediaMetadata(entry_key="a.jpg", metadata_type="image", metadata_json="{}")])
+    writer.append_media_metadata_batch(
+        [IndexMediaMetadata(entry_key="a.jpg", metadata_type="image", metadata_json="{}")]
+    )
     writer.append_media_filter(strategy="extension", patterns=None)
     writer.close()
     return rows_of(path, "media_metadata", "entry_key"), [found[1:3] for found in rows_of(path, "media_filters", 1)]
@@ -141,7 +142,9 @@ class Collector(BaseAggregator):
 def workers_and_an_aggregator():
     results = []
     for workers, batch_size in ((3, 1), (1, 2)):
-        pool = AggregatorPool(workers, lambda task: ((task, item) for item in range(task)), Collector(), batch_size=batch_size)
+        pool = AggregatorPool(
+            workers, lambda task: ((task, item) for item in range(task)), Collector(), batch_size=batch_size
+        )
         for task in (3, 1, 4, 0):
             pool.submit_task(task)
         results.append(pool.process())
@@ -198,7 +201,9 @@ class Window(BaseWrapperDataset):
 
 class WithWindow(DefaultTaskEncoder):
     def build_val_datasets(self, *, datasets, worker_config, **options):
-        inner = super().build_val_datasets(datasets=datasets, worker_config=worker_config, **{**options, "batch_size": None})
+        inner = super().build_val_datasets(
+            datasets=datasets, worker_config=worker_config, **{**options, "batch_size": None}
+        )
         return Window(inner, worker_config)
 
 

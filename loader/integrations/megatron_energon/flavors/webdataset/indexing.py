@@ -1,6 +1,7 @@
 """A writer of ``index.sqlite``, row by row: the index of version 7 of the format."""
 
 import os
+import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
@@ -98,15 +99,11 @@ class SqliteIndexWriter:
                 at=str(self._path),
                 hint="to add media metadata to an index, pass enable_sample_tables=False",
             )
-        script, tables = "", []
-        if enable_sample_tables:
-            script, tables = TABLES + UNIQUE_KEYS, ["samples", "sample_parts"]
-        if enable_media_metadata:
-            script += ";".join(["", *MEDIA_TABLES])
-            tables += ["media_metadata", "media_filters", "media_basis"]
+        script = TABLES + UNIQUE_KEYS + ";" if enable_sample_tables else ""
+        script += ";".join(MEDIA_TABLES) if enable_media_metadata else ""
         try:
             self._database: sqlite3.Connection | None = sqlite3.connect(self._path)
-            for table in tables if reset_tables else ():
+            for table in re.findall(r"CREATE TABLE (\w+)", script) if reset_tables else ():
                 self._database.execute(f"DROP TABLE IF EXISTS {table}")
             self._database.executescript(script.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS"))
         except sqlite3.Error as error:

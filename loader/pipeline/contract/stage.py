@@ -310,7 +310,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
 
 
 def register_with_torch() -> None:
-    """Make datasets virtual subclasses of torch's ``IterableDataset``, for code that asks, once torch is imported."""
+    """Register datasets as virtual subclasses of torch's ``IterableDataset``, if torch is imported."""
     kind = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
     if kind is not None and not issubclass(SavableDataset, kind):
         kind.register(SavableDataset)

@@ -1,4 +1,4 @@
-"""What `make compat` cannot compare of the names that public code imports: their errors, warnings and messages."""
+"""Names that public code imports: their errors, warnings and messages, which `make compat` cannot compare."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Decodes(DefaultTaskEncoder):
+class Decodes(DefaultTaskEncoder[Any, Any, Any, Any]):
     def __init__(self, **options: Any) -> None:
         super().__init__()
         self.decoder = SampleDecoder(**options)
@@ -92,7 +92,7 @@ def test_media_are_added_to_an_index_without_its_samples_being_lost(tmp_path: Pa
     assert counts == [(1,), (1,)]
 
 
-class Collector(BaseAggregator[Any, Any]):
+class Collector(BaseAggregator[Any, Any]):  # type: ignore[misc] # type checkers do not see the alias
     def __init__(self) -> None:
         self.items: list[Any] = []
 
@@ -148,7 +148,7 @@ def test_datasets_are_iterable_ones_of_torch_and_samples_by_number_are_none(capt
     assert not isinstance(random_access(captions), torch.utils.data.IterableDataset)
     for workers in (0, 1):
         with pytest.raises(TypeError, match=r"iterate get_loader\(dataset\) instead"):
-            list(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers))  # type: ignore[arg-type]
+            list(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers))
 
 
 def test_only_the_loaders_of_the_alias_fork_whatever_the_process_has_set(

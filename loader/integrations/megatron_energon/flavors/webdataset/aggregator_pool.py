@@ -39,7 +39,7 @@ class BaseAggregator(ABC, Generic[T_aggregation_data, T_result]):
 
 
 class AggregatorPool(Generic[T_input_data, T_aggregation_data, T_result]):
-    """Make items of tasks in forked processes, and pass them to an aggregator in the order of the tasks.
+    """Produce the items of tasks in forked processes, and pass them to an aggregator in the order of the tasks.
 
     Args:
         num_workers: Number of processes; 0 makes the items in this one.

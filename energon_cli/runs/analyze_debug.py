@@ -108,7 +108,8 @@ def analyze_debug(
         Count only:
             energon analyze-debug /data/run/debug --no-heatmap --json
     """
-    from loader.inspect.runs import choose_loader, read_debug_log, read_loading_order, traced_uses
+    from loader.inspect import plural
+    from loader.inspect.runs import choose_loader, log_files, read_debug_log, read_loading_order, traced_uses
 
     from ..console import print_json, show_note, write_file
 
@@ -141,6 +142,8 @@ def analyze_debug(
     if as_json:
         print_json({**facts, "loaders": loaders, "heatmap": None if no_heatmap else heatmap_path})
     else:
+        if found:
+            click.echo(f"Analyzing {plural(sum(len(log_files(path)) for path in log_paths), 'log')}")
         _show(facts, loaders)
         if not no_heatmap:
             show_note(f"wrote {heatmap_path}")

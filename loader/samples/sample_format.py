@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from itertools import islice
 from typing import Any
 
 import numpy as np
+import yaml
 from torch import Tensor
 
 _MAX_CHARACTERS = 1000  # of a text in the detailed form
 _MAX_ITEMS = 100  # of a list in the detailed form
+_YAML_ITEMS = 10  # of a list, each of which takes a line or more
 
 _SUMMARY_LINES = 60
 _SUMMARY_ITEMS = 8  # of a list or dict
@@ -62,34 +65,42 @@ def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_
 
 
 def format_sample_detailed(sample: Any, indent: str = "") -> str:
-    """Format a sample as lines, one for each value: tensors and arrays with shape, type and range of values.
+    """Format a sample as YAML: tensors and arrays as text, long texts and lists truncated.
 
     Args:
         sample: A sample, a batch, or any value.
-        indent: Prefix of each line but the first.
+        indent: Prefix of each line.
 
-    >>> print(format_sample_detailed({"mask": torch.tensor([0, 3]), "text": "a cat"}))
-    dict of 2
-      mask: Tensor(int64, [2]) from 0 to 3, mean 1.5
-      text: 'a cat'
+    >>> print(format_sample_detailed({"mask": torch.tensor([0, 3]), "boxes": [1, 2], "text": "a cat"}))
+    mask: Tensor(int64, [2]) from 0 to 3, mean 1.5
+    boxes:
+    - 1
+    - 2
+    text: a cat
     """
-    if isinstance(sample, Tensor | np.ndarray):
-        return _shape(sample) + _range(sample)
-    if isinstance(sample, str | bytes):
-        return _cut(sample, _MAX_CHARACTERS)
-    named = _named_values(sample)
-    is_list = isinstance(sample, Sequence | set | frozenset) and not named
-    if not named and not is_list:
-        return _cut_text(repr(sample), _MAX_CHARACTERS)
-    pairs = list(enumerate(sample)) if is_list else named
-    lines = [type(sample).__name__ + (f" of {len(pairs)}" if is_list or isinstance(sample, Mapping) else "")]
-    inner = f"{indent}  "
-    lines += [
-        f"{inner}{_escaped(str(name))}: {format_sample_detailed(value, inner)}" for name, value in pairs[:_MAX_ITEMS]
-    ]
-    if len(pairs) > _MAX_ITEMS:
-        lines.append(f"{inner}… {len(pairs) - _MAX_ITEMS} more")
-    return "\n".join(lines)
+    text: str = yaml.safe_dump(_yaml_value(sample), sort_keys=False, allow_unicode=True)
+    return textwrap.indent(text.removesuffix("...\n").removesuffix("\n"), indent)
+
+
+def _yaml_value(value: Any) -> Any:
+    if isinstance(value, Tensor | np.ndarray):
+        return _shape(value) + _range(value)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or type(value) in (bool, int, float):  # a subclass has no form in YAML
+        return value
+    if isinstance(value, str):
+        return _cut_text(str(value), _MAX_CHARACTERS)
+    named = _named_values(value)
+    if named or isinstance(value, Mapping):
+        inner = {name if type(name) is int else str(name): _yaml_value(one) for name, one in named[:_MAX_ITEMS]} | (
+            {"…": f"{len(named) - _MAX_ITEMS} more"} if len(named) > _MAX_ITEMS else {}
+        )
+        return inner if isinstance(value, Mapping) else {type(value).__name__: inner}
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
+        items = [_yaml_value(one) for one in islice(value, _YAML_ITEMS)]
+        return items + ([f"… {len(value) - _YAML_ITEMS} more"] if len(value) > _YAML_ITEMS else [])
+    return _cut(value, _MAX_CHARACTERS) if isinstance(value, bytes) else _cut_text(repr(value), _MAX_CHARACTERS)
 
 
 def shown_fields(sample: Any) -> str:

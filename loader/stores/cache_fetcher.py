@@ -16,7 +16,7 @@ from ..errors import EnergonError
 from ..escaped_log import get_logger
 from ..samples.source_info import SourceInfo
 from .file_store import FileStore
-from .scratch_file import Extent, ScratchFile, whole_blocks
+from .scratch_file import Extent, ScratchFile
 
 _log = get_logger(__name__)
 
@@ -29,14 +29,19 @@ class CacheFetcher:
 
     If there is no space, the threads wait with the files that they have fetched, and hand a file over in memory when a
     lazy takes it. A file that is taken before its turn is fetched by the thread that takes it. So taking a file never
-    waits for anything but the reading of that file.
+    waits for anything but the reading of that file. If it has further lazies, it waits in the queue again.
 
     Args:
         folder: Folder of the scratch file.
         num_workers: Number of threads.
-        max_bytes: Largest size of the cache on disk.
-        max_count: Largest number of files that are requested at a time.
+        max_bytes: Largest size of the files in the cache.
+        max_count: Largest number of files in the cache.
         keeps_values: Cache decoded values, as pickles; else raw files.
+
+    Attributes:
+        count: Number of files in the cache.
+        max_bytes: As passed; may be set.
+        max_count: As passed; may be set.
 
     Raises:
         StorageError: No file can be created in the folder.
@@ -47,8 +52,9 @@ class CacheFetcher:
         self._scratch = ScratchFile(folder, max_bytes=max_bytes)
         self._folder = folder
         self._num_workers = num_workers
-        self._max_bytes = max_bytes
-        self._max_count = max_count
+        self.max_bytes = max_bytes
+        self.max_count = max_count
+        self.count = 0
         self._keeps_values = keeps_values
         self._entries: dict[tuple[FileStore[Any], str], CacheEntry] = {}
         self._queue: OrderedDict[CacheEntry, None] = OrderedDict()
@@ -63,25 +69,20 @@ class CacheFetcher:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the cache on disk."""
+        """Size of the files in the cache."""
         return self._scratch.size_bytes
-
-    @property
-    def count(self) -> int:
-        """Number of files that are queued, being fetched or cached."""
-        return len(self._entries)
 
     # ----------------------------------------------------------------------------------------------- for the lazies
 
     def request(self, store: FileStore[Any], fname: str) -> CacheEntry | None:
-        """Queue a file for one more lazy; return None if there are ``max_count`` files."""
+        """Queue a file for one more lazy; return None if the fetcher is closed."""
         key = (store, fname)
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
                 entry.lazies += 1
                 return entry
-            if self._closed or len(self._entries) >= self._max_count:
+            if self._closed:
                 return None
             entry = self._entries[key] = CacheEntry(self, key, keeps_value=self._keeps_values)
             self._queue[entry] = None
@@ -109,7 +110,7 @@ class CacheFetcher:
                     self._file_fetched.wait()
             finally:
                 entry.waiters -= 1
-            is_queued = entry.state is EntryState.QUEUED
+            is_queued = entry.state is EntryState.QUEUED and entry.fetched is None
             if is_queued:
                 self._start_fetching(entry)
             fetched, extent, error = entry.fetched, entry.extent, entry.error
@@ -197,11 +198,13 @@ class CacheFetcher:
         """Fetch an entry that this thread has started, and cache it if there is space."""
         fetched: Fetched | None = None
         extent: Extent | None = None
+        fits = False
         try:
             fetched = entry.read_store()
             entry.source = fetched[1]
             data = self._serialize(entry, fetched[0])
             if data is not None:
+                fits = len(data) <= self.max_bytes
                 extent = self._write(entry, data, may_wait=ahead)
         except BaseException as error:
             if ahead:
@@ -210,6 +213,10 @@ class CacheFetcher:
         finally:
             with self._lock:
                 self._finish(entry, fetched, extent)
+                if fits and extent is None and entry.lazies > entry.waiters + (not ahead) and not self._closed:
+                    entry.state = EntryState.QUEUED
+                    self._queue[entry] = None
+                    self._file_queued.notify()
             self._release_dropped()
         return fetched
 
@@ -238,11 +245,10 @@ class CacheFetcher:
 
     def _write(self, entry: CacheEntry, data: bytes, *, may_wait: bool) -> Extent | None:
         """Write bytes to the scratch file; return None if there is no space and waiting for it is no use."""
-        needed = whole_blocks(len(data))
         try:
             with self._lock:
-                while self._scratch.size_bytes + needed > self._max_bytes and not self._closed:
-                    if not may_wait or entry.waiters or not entry.lazies or needed > self._max_bytes:
+                while self._is_full(len(data)) and not self._closed:
+                    if not may_wait or entry.waiters or not entry.lazies or len(data) > self.max_bytes:
                         return None
                     # With a timeout: a lazy that is collected in this thread while it holds the lock wakes no thread.
                     self._space_freed.wait(_SPACE_POLL_S)
@@ -250,6 +256,7 @@ class CacheFetcher:
                 if self._closed:
                     return None
                 extent = self._scratch.reserve(len(data))
+                self.count += 1
         except OSError as error:
             self._warn_once(error)
             return None
@@ -257,10 +264,18 @@ class CacheFetcher:
             extent.write(data)
         except OSError as error:  # the disk is full
             with self._lock:
-                self._scratch.release(extent)
+                self._release(extent)
             self._warn_once(error)
             return None
         return extent
+
+    def _is_full(self, size_bytes: int) -> bool:
+        return self.count >= self.max_count or self.size_bytes + size_bytes > self.max_bytes
+
+    def _release(self, extent: Extent) -> None:
+        self._scratch.release(extent)
+        self.count -= 1
+        self._space_freed.notify_all()
 
     def _warn_once(self, error: Exception) -> None:
         if not self._warned:
@@ -290,9 +305,8 @@ class CacheFetcher:
 
     def _free(self, entry: CacheEntry) -> None:
         if entry.extent is not None:
-            self._scratch.release(entry.extent)
+            self._release(entry.extent)
             entry.extent = None
-            self._space_freed.notify_all()
 
 
 Fetched = tuple[Any, SourceInfo | None]

@@ -24,8 +24,8 @@ class FileStoreCachePool(CachePool):
     """Fetches files ahead in background threads to a fast local disk, so that samples do not wait for slow storage.
 
     :meth:`get_lazy` queues a file and returns at once. Threads fetch the files in that order, and cache each until its
-    last lazy is used or dropped. A file with several lazies is fetched once. If a limit is reached the threads pause; a
-    file that is needed before its turn is fetched at once, by the thread that needs it.
+    last lazy is used or dropped. A file with several lazies is fetched once. If a limit is reached the threads pause
+    until space is freed; a file that is needed before its turn is fetched at once, by the thread that needs it.
 
     The cache is in files without names, which only this process can read and which disappear with it, however it ends.
     If the disk is full, files are read when they are needed, and the pool logs one warning.
@@ -36,10 +36,13 @@ class FileStoreCachePool(CachePool):
         parent_cache_dir: A folder on the local disk, created if it is missing. None takes the folder of temporary files
             (``$TMPDIR``).
         num_workers: Number of threads.
-        max_cache_size_gbytes: Largest size of the cache of each process, in GiB.
-        max_cache_count: Largest number of files that each process fetches ahead.
+        max_cache_size_gbytes: Largest size of the files in the cache of each process, in GiB.
+        max_cache_count: Largest number of files in the cache of each process.
         method: ``"raw"`` caches files as stored, and :meth:`Lazy.get` decodes them; ``"pickle"`` decodes in the threads
             and caches the values.
+
+    Attributes:
+        max_cache_size: The same size in bytes. This limit and ``max_cache_count`` may be set, also while files wait.
 
     Raises:
         ConfigError: An argument is out of its range.
@@ -69,10 +72,10 @@ class FileStoreCachePool(CachePool):
             raise ConfigError(faults=faults)
         self.parent_cache_dir = None if parent_cache_dir is None else Path(parent_cache_dir)
         self.num_workers = num_workers
-        self.max_cache_size_gbytes = max_cache_size_gbytes
-        self.max_cache_count = max_cache_count
         self.method: Method = method
         self._fetchers: dict[int, CacheFetcher] = {}
+        self._max_bytes = int(max_cache_size_gbytes * (1 << 30))
+        self._max_count = max_cache_count
 
     @property
     def fetcher(self) -> CacheFetcher:
@@ -83,8 +86,8 @@ class FileStoreCachePool(CachePool):
             new = CacheFetcher(
                 self.cache_dir,
                 num_workers=self.num_workers,
-                max_bytes=self.max_cache_size,
-                max_count=self.max_cache_count,
+                max_bytes=self._max_bytes,
+                max_count=self._max_count,
                 keeps_values=self.method == "pickle",
             )
             fetcher = self._fetchers.setdefault(pid, new)  # no lock: a fork may copy it while another thread holds it
@@ -101,18 +104,43 @@ class FileStoreCachePool(CachePool):
 
     @property
     def max_cache_size(self) -> int:
-        """Largest size of this process's cache, in bytes."""
-        return int(self.max_cache_size_gbytes * (1 << 30))
+        """Largest size of the files in this process's cache, in bytes."""
+        return self._max_bytes
+
+    @max_cache_size.setter
+    def max_cache_size(self, size_bytes: int) -> None:
+        self._max_bytes = size_bytes
+        self._set_limits()
+
+    @property
+    def max_cache_size_gbytes(self) -> float:
+        """The same size in GiB."""
+        return self._max_bytes / (1 << 30)
+
+    @property
+    def max_cache_count(self) -> int:
+        """Largest number of files in this process's cache."""
+        return self._max_count
+
+    @max_cache_count.setter
+    def max_cache_count(self, count: int) -> None:
+        self._max_count = count
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        fetcher = self._fetchers.get(os.getpid())
+        if fetcher is not None:
+            fetcher.max_bytes, fetcher.max_count = self._max_bytes, self._max_count
 
     @property
     def current_cache_size(self) -> int:
-        """Size of this process's cache on the disk, in bytes."""
+        """Size of the files in this process's cache, in bytes."""
         fetcher = self._fetchers.get(os.getpid())
         return 0 if fetcher is None else fetcher.size_bytes
 
     @property
     def current_cache_count(self) -> int:
-        """Number of files that this process has requested and not used yet."""
+        """Number of files in this process's cache."""
         fetcher = self._fetchers.get(os.getpid())
         return 0 if fetcher is None else fetcher.count
 

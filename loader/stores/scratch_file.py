@@ -35,7 +35,7 @@ class _Segment:
             self.fd = os.dup(file.fileno())
         self.end = 0
         self.extents = 0
-        self.size_bytes = 0  # size on disk
+        self.size_bytes = 0  # of the extents that take space
 
     def __del__(self) -> None:
         if self.fd >= 0:
@@ -91,7 +91,7 @@ class ScratchFile:
         self._segment_bytes = max(_MIN_SEGMENT_BYTES, max_bytes // _SEGMENTS)
         self._segment: _Segment | None = None
         self.size_bytes = 0
-        """Size on disk."""
+        """Size of the extents that take space on the disk, which rounds each up to whole blocks."""
         try:
             os.makedirs(folder, exist_ok=True)
             self._segment = _Segment(self._folder)
@@ -107,12 +107,11 @@ class ScratchFile:
         segment = self._segment
         if segment is None or segment.end >= self._segment_bytes:
             segment = self._segment = _Segment(self._folder)
-        reserved = whole_blocks(size_bytes)
         extent = Extent(segment, segment.end, size_bytes)
-        segment.end += reserved
+        segment.end += whole_blocks(size_bytes)
         segment.extents += 1
-        segment.size_bytes += reserved
-        self.size_bytes += reserved
+        segment.size_bytes += size_bytes
+        self.size_bytes += size_bytes
         return extent
 
     def release(self, extent: Extent) -> None:
@@ -126,7 +125,7 @@ class ScratchFile:
             with suppress(OSError):
                 os.ftruncate(segment.fd, 0)
         elif _punch_hole(segment.fd, extent.offset, whole_blocks(extent.size_bytes)):
-            freed = whole_blocks(extent.size_bytes)
+            freed = extent.size_bytes
         segment.size_bytes -= freed
         self.size_bytes -= freed
 

@@ -128,7 +128,8 @@ def test_a_loader_that_is_not_there_is_named_with_those_that_are(
 def test_a_log_that_megatron_energon_wrote_is_read(energon: RunEnergon) -> None:
     done = energon("analyze-debug", PEER_LOG, "--no-heatmap")
     assert done.code == 0
-    assert done.out.splitlines()[:3] == [
+    assert done.out.splitlines()[:4] == [
+        "Analyzing 2 logs",
         "* 0: train, 2 ranks, 24 samples, /data/texts",
         "  2: val, 2 ranks, 7 samples, /data/texts",
         f"Found {len({key for steps in PEER_STEPS for keys in steps for key in keys})} unique sample keys, 3 steps",

@@ -18,7 +18,7 @@ import numpy as np
 from ...errors import StorageError
 from ..index.shard_index import ShardIndex
 
-_TABLES = """
+TABLES = """
 CREATE TABLE samples (
     tar_file_id INTEGER NOT NULL,
     sample_key TEXT NOT NULL,
@@ -60,7 +60,7 @@ MEDIA_TABLES = (
 megatron-energon does not know the last one, and leaves it alone.
 """
 
-_UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
+UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
 SQLITE_SETTINGS = (
     "trusted_schema = OFF",
     "journal_mode = OFF",
@@ -208,7 +208,7 @@ class SqliteIndexWriter:
             for setting in SQLITE_SETTINGS:
                 database.execute(f"PRAGMA {setting}")
             if self._is_new:
-                database.executescript(_TABLES)
+                database.executescript(TABLES)
             database.execute("BEGIN")
             for tar_file_id in replaced:
                 for table in ("samples", "sample_parts"):
@@ -230,7 +230,7 @@ class SqliteIndexWriter:
         with self._errors():
             database.execute("COMMIT")
             if self._is_new:
-                database.execute(_UNIQUE_KEYS)
+                database.execute(UNIQUE_KEYS)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -248,7 +248,7 @@ class NotPatchable(Exception):  # noqa: N818 - not an error: the caller writes a
 
 def _check_tables(earlier: Path) -> None:
     """Check that a file has the tables that we write, and nothing else: a trigger would run with every row."""
-    ours = [statement.strip() for statement in (*_TABLES.split(";"), _UNIQUE_KEYS) if statement.strip()]
+    ours = [statement.strip() for statement in (*TABLES.split(";"), UNIQUE_KEYS) if statement.strip()]
     try:
         with closing(open_sqlite(earlier)) as database:
             query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"

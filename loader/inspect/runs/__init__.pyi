@@ -5,6 +5,7 @@ from .debug_log import (
     LoggedLoader as LoggedLoader,
     SampleUses as SampleUses,
     choose_loader as choose_loader,
+    log_files as log_files,
     read_debug_log as read_debug_log,
     read_loading_order as read_loading_order,
     traced_uses as traced_uses,

@@ -167,13 +167,20 @@ def _uses(batches: Sequence[LoggedBatch], skip: int) -> SampleUses:
     return SampleUses.of([batch.step for batch, _ in each], [key for _, key in each], [batch.rank for batch, _ in each])
 
 
+def log_files(path: str) -> list[str]:
+    """Return the files of a log: the path itself, or the ``.jsonl`` files of a folder.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    if not os.path.isdir(path):
+        return [path]
+    return sorted(entry.path for entry in os.scandir(path) if entry.name.endswith(".jsonl"))
+
+
 def _lines(path: str, *, mark: bytes) -> Iterator[dict[str, Any]]:
     try:
-        is_folder = os.path.isdir(path)
-        files = (
-            sorted(entry.path for entry in os.scandir(path) if entry.name.endswith(".jsonl")) if is_folder else [path]
-        )
-        for name in files:
+        for name in log_files(path):
             with open(name, "rb") as file:
                 yield from _objects(file, mark)
     except OSError as error:

@@ -19,12 +19,17 @@ install()
 # Imported here so that `energon.edataclass` is the decorator: a later import of the submodule cannot replace it.
 from .edataclass import edataclass as edataclass  # noqa: E402
 
+# Code for megatron-energon chooses between versions by it.
+__version__ = "7.4.1"
+
 if TYPE_CHECKING:
     from loader import *  # noqa: F403 - exactly the names of `loader`
+    from loader.version import __version__ as __toolkit_version__
 else:
     # Only after check_alias has found that `loader` is this project's.
     from loader import __all__ as _NAMES  # noqa: N812
     from loader.format.documents.messages import nearest_hint
+    from loader.version import __version__ as __toolkit_version__  # noqa: F401 - a public name
 
     # Without the class that needs Lightning: `import *` must not import it.
     __all__ = [name for name in _NAMES if name != "MegatronDataModule"]
@@ -44,7 +49,9 @@ else:
     )
 
     def __getattr__(name: str) -> Any:
-        if name in _NAMES:
+        if name in ("get_loader", "get_savable_loader"):  # with another default
+            value = getattr(import_module(".savable_loader", __name__), name)
+        elif name in _NAMES:
             home, original = origin_of(name)
             value = getattr(import_module(home), original)
         elif name in _SUBMODULES:  # code for megatron-energon uses submodules without importing them

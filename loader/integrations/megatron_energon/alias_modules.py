@@ -41,7 +41,7 @@ MODULES = {
     "cache.no_cache": "CachePool DirectLazy FileStore Lazy MockLazy NoCachePool SourceInfo add_source_info edataclass",
     "cli": "",
     "edataclass": "edataclass",
-    "epathlib": "EPath",
+    "epathlib": "DEFAULT_PROFILE_NAME EPath",
     "flavors": (
         "AVData AVDecoder BaseCoreDatasetFactory BaseWebdatasetFactory BinIdxDatasetFactory BinIdxFileStore "
         "CaptioningSample CaptioningWebdataset CrudeJsonlDatasetFactory CrudeSample CrudeWebdataset "
@@ -83,7 +83,8 @@ MODULES = {
     "flavors.webdataset.joined_webdataset": "JoinedWebdatasetFactory",
     "flavors.webdataset.prepare": (
         "INDEX_SQLITE_FILENAME INDEX_UUID_FILENAME INFO_JSON_FILENAME INFO_YAML_FILENAME MAIN_FOLDER_NAME "
-        "EPath MediaFilterConfig ShardInfo WebdatasetPreparator"
+        "AggregatorPool BaseAggregator DuplicateSampleKeyError EPath IndexAggregatable IndexMediaMetadata "
+        "IndexSample IndexSamplePart MediaFilterConfig ShardInfo SqliteIndexWriter WebdatasetPreparator"
     ),
     "flavors.webdataset.sample_decoder": "AVWebdatasetDecoder FileStoreDecoder SampleDecoder",
     "flavors.webdataset.standard_webdataset": "StandardWebdatasetFactory",
@@ -120,7 +121,6 @@ MODULES = {
         "LoadedDataset LoadedDatasetList TraversedDatasetReference WorkerConfig edataclass"
     ),
     "metadataset.metadataset": "Metadataset",
-    "metadataset.metadataset_v2": "INDEX_SQLITE_FILENAME MAIN_FOLDER_NAME MetadatasetV2",
     "sample_utils": "default_get_batch_keys format_sample_compact format_sample_detailed",
     "savable": "FlexState Savable",
     "source_info": "EPath SourceInfo add_source_info get_source_info",
@@ -143,7 +143,11 @@ MODULES = {
     ),
     "task_encoder.loader": "get_train_dataset get_val_dataset get_val_datasets",
     "tools": "",
-    "tools.checkpoint": "command=energon_cli.checkpoint.command:checkpoint",
+    "tools.analyze_debug": "command=energon_cli.runs.analyze_debug:analyze_debug",
+    "tools.checkpoint": (
+        "command=energon_cli.checkpoint.command:checkpoint command_info=energon_cli.checkpoint.info:info "
+        "command_redist=energon_cli.checkpoint.redist:redist"
+    ),
     "tools.info": "command=energon_cli.info.command:info",
     "tools.lint": "command=energon_cli.lint.command:lint",
     "tools.prepare": "command=energon_cli.prepare.command:prepare",
@@ -218,12 +222,18 @@ HOMES = {
     "loader.training.datasets.single_datasets": "DatasetBlendMode LoadedDataset",
     "loader.training.factories.webdataset_factory": "WebdatasetPreparator",
     ".av.av_reader": "AVProbeIndex",
+    ".epathlib.epath": "DEFAULT_PROFILE_NAME",
+    ".flavors.webdataset.aggregator_pool": "AggregatorPool BaseAggregator",
     ".flavors.webdataset.config": (
         "INDEX_SQLITE_FILENAME INDEX_UUID_FILENAME INFO_JSON_FILENAME INFO_YAML_FILENAME MAIN_FOLDER_NAME"
+    ),
+    ".flavors.webdataset.indexing": (
+        "DuplicateSampleKeyError IndexAggregatable IndexMediaMetadata IndexSample IndexSamplePart SqliteIndexWriter"
     ),
     ".flavors.webdataset.metadata": "WebdatasetMeta",
     ".flavors.webdataset.structs": "ShardInfo",
     ".fork_hook": "ForkMixin",
+    ".savable_loader": "get_loader get_savable_loader",
     ".transforms.custom": "CustomTransform",
     ".transforms.mappers": (
         "CenterCropMapper RandomCropMapper RandomHorizontalFlipMapper RandomPerspectiveMapper "

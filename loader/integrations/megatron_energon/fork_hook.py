@@ -3,7 +3,6 @@
 import os
 import weakref
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 __all__ = [
@@ -28,30 +27,32 @@ class WeakCallbacks:
     """
 
     def __init__(self) -> None:
-        self._numbers = count()
-        self._hooks: dict[int, Callable[[], _Callback | None]] = {}
+        self._hooks: dict[object, Callable[[], _Callback | None]] = {}  # by identity: equal objects are called each
 
     def add_hook(self, callable: _Callback, make_persistent: bool = False) -> None:  # noqa: A002 - a public name
-        """Add a function or a method.
+        """Add a function or a method; one that is added again is still called once.
 
         Args:
             callable: The function. A method is dropped together with its object.
             make_persistent: Keep the function even if nothing else refers to it, such as a lambda.
         """
-        number = next(self._numbers)
-        if make_persistent:
-            self._hooks[number] = lambda: callable
-            return
+        method = (getattr(callable, "__self__", None), getattr(callable, "__func__", None))
+        is_method = None not in method
+        key = tuple(map(id, method)) if is_method else id(callable)  # each access to a method makes an object of it
         hooks = self._hooks  # the reference must not keep this object
+        if make_persistent:
+            hooks[key] = lambda: callable
+            return
+        if key in hooks:
+            return
 
         def drop(_reference: object) -> None:
-            hooks.pop(number, None)
+            hooks.pop(key, None)
 
-        is_method = hasattr(callable, "__self__") and hasattr(callable, "__func__")
         try:
-            self._hooks[number] = weakref.WeakMethod(callable, drop) if is_method else weakref.ref(callable, drop)
+            hooks[key] = weakref.WeakMethod(callable, drop) if is_method else weakref.ref(callable, drop)
         except TypeError:  # built-in functions have no weak references, and live as long as their module
-            self._hooks[number] = lambda: callable
+            hooks[key] = lambda: callable
 
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Call the functions in the order in which they were added. An error of one is raised, and ends the calls."""

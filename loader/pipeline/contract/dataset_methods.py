@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from ...errors import ConfigError, EnergonError, StateError
 from ...format.documents.messages import short_repr
@@ -104,6 +106,10 @@ class DatasetMethods(Generic[T_co]):
     _worker_local_fields: ClassVar[tuple[str, ...]] = ()
     defines_iter: ClassVar[bool] = False
 
+    if not TYPE_CHECKING:
+        # Classes written for megatron-energon name the types of inputs and outputs of a stage.
+        __class_getitem__ = classmethod(GenericAlias)
+
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         cls.defines_iter = cls.__iter__ is not DatasetMethods.__iter__
@@ -118,7 +124,15 @@ class DatasetMethods(Generic[T_co]):
 
         Raises:
             ConfigError: A user's ``__iter__`` iterates a dataset that is not in an attribute of its own dataset.
+            TypeError: torch's ``DataLoader`` iterates it, whose workers would all read all samples.
         """
+        # The caller shows it before a sample is read.
+        caller = sys._getframe(1).f_globals.get("__name__")  # noqa: SLF001 - documented, and fast
+        if caller == "torch.utils.data._utils.fetch":
+            raise TypeError(
+                "this dataset has workers of its own: iterate get_loader(dataset) instead of torch's "
+                "DataLoader(dataset), or open the samples by number with random_access()"
+            )
         bound: BoundInput | None = self.__dict__.get(BOUND)
         return iter(self._direct() if bound is None else bound)
 

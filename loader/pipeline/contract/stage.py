@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -18,7 +19,17 @@ from .running import SKIPPED, Running, State
 from .state_schema import COUNT, FLAG, PLAIN, Count, NotRequired, Schema
 from .worker_config import WorkerConfig
 
-__all__ = ["SKIPPED", "IteratedDataset", "Running", "SavableDataset", "State", "as_stage", "has_end", "stage_property"]
+__all__ = [
+    "SKIPPED",
+    "IteratedDataset",
+    "Running",
+    "SavableDataset",
+    "State",
+    "as_stage",
+    "has_end",
+    "register_with_torch",
+    "stage_property",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -96,6 +107,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             worker_config if worker_config is not None else WorkerConfig.default_worker_config()
         )
         self.name = name or type(self).__name__
+        register_with_torch()
         self.depth: int = 1 + max((upstream.depth for upstream in self.inputs), default=-1)
 
     @stage_property
@@ -263,13 +275,6 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         names = {*vars(self), *(name for kind in users for name in vars(kind) if not hasattr(SavableDataset, name))}
         return sorted({*_FOR_USERS, *(name for name in names if not name.startswith("_"))})
 
-    def __getitem__(self, index: Any) -> Any:
-        # Without it, torch's DataLoader, which takes the dataset for one of numbered samples, would blame the dataset.
-        raise TypeError(
-            "this dataset has no numbered samples: iterate get_loader(dataset) instead of torch's DataLoader(dataset), "
-            "or open the samples by number with random_access()"
-        )
-
     def __bool__(self) -> bool:
         return True  # without this Python calls __len__, which may be 0
 
@@ -303,6 +308,15 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             raise TypeError(f"the number of samples is not known: {type(self).__name__} does not define len_worker")
         return self.len_rank()
 
+
+def register_with_torch() -> None:
+    """Register datasets as virtual subclasses of torch's ``IterableDataset``, if torch is imported."""
+    kind = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
+    if kind is not None and not issubclass(SavableDataset, kind):
+        kind.register(SavableDataset)
+
+
+register_with_torch()
 
 _NOT_REBUILT = (
     ", and samples that it made cannot be rebuilt for the buffers of later stages, unless it defines restore_sample()"

@@ -344,9 +344,13 @@ class WorkerConfig:
         return Path(str(path).format(worker_id=number, rank=self.rank, pid=os.getpid()))
 
     def config(self) -> dict[str, Any]:
-        """Return the arguments that determine which process reads which samples, as plain data."""
+        """Return the arguments that determine which process reads which samples; of the group, its size."""
         names = ("rank", "world_size", "num_workers", "seed_offset", "lanes")
-        return dict(zip(names, self._distribution(), strict=True))
+        group = self.data_parallel_group
+        return {
+            **dict(zip(names, self._distribution(), strict=True)),
+            "data_parallel_group": None if group is None else group.size(),
+        }
 
     def __getstate__(self) -> dict[str, Any]:
         # A process group cannot be pickled, and workers do not need it.

@@ -53,6 +53,15 @@ class Failure:
         """The sample's places as text; None if not known."""
         return joined_names(tuple(dict.fromkeys(self.places))) or None
 
+    @property
+    def key_hint(self) -> str:
+        """The advice for a hook that fails in all samples, if their keys name shards; empty if they do not."""
+        if not self.keys or not all(".tar/" in key for key in self.keys):
+            return ""
+        return (
+            '; keys name the shard here: if the hook expects bare keys, set ENERGON_KEY_FORMAT=key, or key_format="key"'
+        )
+
     def note_on(self, error: BaseException) -> None:
         """Add a note to an error that names hook and sample."""
         note = f"raised by {self.hook} for {self.sample}" + (f"\n  at: {self.place}" if self.places else "")

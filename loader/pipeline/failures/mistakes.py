@@ -89,7 +89,7 @@ def _error(failure: Failure, error: Exception, sample: Any, line: str) -> Repeat
         at=f"{line}, in {failure.hook}, for {failure.sample}",
         hint=f"the argument is {f'a list of {len(sample)}, which begins with ' if is_list else ''}"
         f"{shown_fields(first)}; if so many samples may fail, raise SkipSample for them, or pass "
-        "@stateless(failure_tolerance=0)",
+        f"@stateless(failure_tolerance=0){failure.key_hint}",
     )
 
 

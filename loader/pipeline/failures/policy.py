@@ -272,7 +272,8 @@ class FailurePolicy:
                 f"{failure.hook} failed {count} time{'s' if count > 1 else ''} in a row in lane {self._lane}",
                 error,
                 hint="read the warnings about these samples in the log; to allow more failures, pass "
-                f"{more if tolerance else 'WorkerConfig(skip_tolerance=…), None for any number'}",
+                f"{more if tolerance else 'WorkerConfig(skip_tolerance=…), None for any number'}"
+                f"{'' if name in self._passed else failure.key_hint}",
                 cause=first,
             ) from error
 

@@ -67,14 +67,14 @@ class RecordSource:
         return open_file_filter(self._file.storage, self._file.name, self.request.filter, len(self._file))
 
     @cached_property
-    def _builder(self) -> SampleBuilder:
+    def builder(self) -> SampleBuilder:
         decoder = self.decoder if self._file.decodes else None
         key_format = resolve_key_format(self.request.key_format, None)
         return SampleBuilder(None, meta_folder=Path(), decoder=decoder, key_format=key_format)
 
     @cached_property
     def _make(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
-        return self._builder.raw_builder(self.request.path, self.request.subflavors)
+        return self.builder.raw_builder(self.request.path, self.request.subflavors)
 
     @cached_property
     def samples(self) -> int:
@@ -187,7 +187,7 @@ class RecordSource:
 
     def key_of(self, raw: RawSample) -> str:
         """Return the ``__key__`` of a raw sample."""
-        return self._builder.key_of(raw)
+        return self.builder.key_of(raw)
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
         """Return the file and sample number that a sample was read from."""

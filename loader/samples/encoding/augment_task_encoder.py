@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import wraps
 from inspect import getattr_static
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
 from ..hooks import is_library_hook
@@ -65,6 +66,9 @@ class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
     >>> Shout(DefaultTaskEncoder()).encode_sample({"text": "a cat"})
     {'text': 'A CAT'}
     """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)  # annotations name the types of its hooks
 
     def __init__(self, task_encoder: TaskEncoder[Any, Any, Any, Any]) -> None:
         self._task_encoder = task_encoder

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import signature
-from typing import Any, TypeVar, overload
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from ...errors import ConfigError
 from ..hooks import current_cache, mark_of, marked
@@ -64,6 +65,9 @@ class Cooker:
         takes_all: True if it accepts every sample.
         takes_sample_only: True if ``cook`` takes neither.
     """
+
+    if not TYPE_CHECKING:
+        __class_getitem__ = classmethod(GenericAlias)  # annotations name the type of the cooked samples
 
     cook: Callable[..., Any]
     has_subflavors: Mapping[str, Any] | None = None

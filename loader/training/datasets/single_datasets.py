@@ -47,7 +47,8 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         self.name = self.path.name
         self.paths = [EPath(one.request.path) for one in getattr(source, "members", (source,))]
         self.split_part = request.split_part
-        self.subflavors = dict(request.subflavors)
+        builder = getattr(source, "builder", None)  # knows those of the dataset's own document
+        self.subflavors = {**(builder.subflavors if builder is not None else {}), **request.subflavors}
         self.place = place
 
     @property

@@ -13,7 +13,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from ...errors import ConfigError, StateError
 from ...pipeline.contract.inner_datasets import close_datasets
-from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.stage import SavableDataset, register_with_torch
 from ...pipeline.contract.worker_config import WorkerConfig
 from ..states.framework_state import (
     broadcast_states,
@@ -34,6 +34,8 @@ from .run import LoaderRun
 from .served_states import list_of_states, states_of_ranks, states_of_served
 
 T_co = TypeVar("T_co", covariant=True)
+
+register_with_torch()  # torch is imported here, if not before
 
 
 class RankShare(DistributedSampler[Any]):

@@ -396,7 +396,7 @@ class LoaderLog:
             self._write(
                 "SavableDataLoader.yield",
                 iter_id=iteration,
-                idx=self._delivered,
+                idx=number,
                 iter_idx=number,
                 global_idx=self._delivered,
                 keys=list(keys_of_sample(batch)),

@@ -146,6 +146,11 @@ class RunState:
         Raises:
             StateError: The value is not a state, is damaged, or is of another version.
         """
+        if type(saved).__module__.startswith("megatron.energon"):
+            raise StateError(
+                f"megatron-energon saved this state, a {type(saved).__name__}: the order of samples differs there",
+                hint="start the run from the beginning",
+            )
         if not isinstance(saved, Mapping) or "version" not in saved:
             raise StateError(
                 f"expected the result of save_state_rank(), found {_described(saved)}",

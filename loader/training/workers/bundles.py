@@ -33,6 +33,7 @@ import torch
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
@@ -183,6 +184,12 @@ class WorkerBundles:
         self._options = options
         method = "fork" if options.worker_type == "fork" else options.multiprocessing_context
         self._context = _context(method)
+        has_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call] # not annotated
+        if has_cuda and self._context.get_start_method() == "fork":
+            warn_once(
+                "worker processes are forked after CUDA was initialised in this process, so hooks cannot use it; "
+                "if they do, pass multiprocessing_context='spawn' to the loader, or start() it before CUDA is used"
+            )
         self._size = RawValue("i", 1)
         self._stop = RawValue("b", 0)
         self._messages: list[deque[Message | PackedError | None]] = [deque() for _ in range(host.workers)]

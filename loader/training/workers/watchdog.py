@@ -54,6 +54,7 @@ class Watchdog:
             the main thread, a wait for the own process is not interrupted: it raises the error when it ends.
         board: Where the workers record their last samples.
         describe: Names the last sample of a worker; by default lane and position do.
+        on_timeout: Called in the watchdog's thread, after the report of a wait.
         replace_after_s: Kill a worker process that is waited for if it makes no progress for so long, so that the
             loader replaces it: it begins no sample. None: never.
 
@@ -71,6 +72,7 @@ class Watchdog:
         fail: bool = False,
         board: WorkerBoard,
         describe: Callable[[int], str] | None = None,
+        on_timeout: Callable[[], None] = lambda: None,
         replace_after_s: float | None = None,
     ) -> None:
         self._timeout_s = timeout_s
@@ -80,6 +82,7 @@ class Watchdog:
         # The method's object usually owns the watchdog. A cycle of references would leave both to the garbage
         # collector, which may run in a forked process; the workers of this process are no children of that one.
         self._describe = weakref.WeakMethod(describe) if inspect.ismethod(describe) else lambda: describe
+        self._on_timeout = on_timeout
         self._replace_after_s = replace_after_s
         self._progress: tuple[Any, ...] | None = None
         self._progress_at = 0.0
@@ -194,6 +197,7 @@ class Watchdog:
         if not self._is_waiting(number):
             return
         _log.warning("%s\n  at: %s\n%s", message, at, stack)
+        self._on_timeout()
         if self._fail:
             hint = "see the stack for the call that hangs; if a micro-batch may take longer, raise the timeout"
             error = WorkerError(message, at=at, hint=hint)
@@ -309,12 +313,19 @@ class WatchdogDataset(PassThroughDataset[T]):
         """Return the watchdog of this process, and its board."""
         found = self._watchdogs.get(os.getpid())
         if found is None:
-            board = WorkerBoard(1)
-            watchdog = Watchdog(
-                self.timeout_seconds, self.initial_timeout_seconds, fail=self.fail_on_timeout, board=board
-            )
+            board, reference = WorkerBoard(1), weakref.ref(self)  # without a cycle, see `Watchdog`
+
+            def trigger() -> None:
+                if (dataset := reference()) is not None:
+                    dataset._watchdog_trigger()  # noqa: SLF001 - the same class
+
+            limits = self.timeout_seconds, self.initial_timeout_seconds
+            watchdog = Watchdog(*limits, fail=self.fail_on_timeout, board=board, on_timeout=trigger)
             found = self._watchdogs[os.getpid()] = watchdog, board
         return found
+
+    def _watchdog_trigger(self) -> None:
+        """Called in the watchdog's thread, once for each item that took too long, after its report."""
 
     def open(self, lane: Lane, state: State) -> Running:
         return _WatchdogRunning(self, lane, state)

@@ -151,6 +151,7 @@ def test_callbacks_are_dropped_with_their_objects() -> None:
 
     callbacks, counter = WeakCallbacks(), Counter()
     callbacks.add_hook(counter.count)
+    callbacks.add_hook(counter.count)  # is called once
     callbacks.add_hook(lambda number: calls.append(-number))
     callbacks.add_hook(lambda number: calls.append(10 * number), make_persistent=True)
     callbacks.run(1)

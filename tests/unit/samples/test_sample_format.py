@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+
 import numpy as np
 import torch
+import yaml
 
 from loader import CaptioningSample, SourceInfo
 from loader.samples.sample_format import format_sample_compact, format_sample_detailed
@@ -26,30 +29,30 @@ def test_depth_and_number_of_items_are_limited() -> None:
     assert format_sample_compact([None, 1.5, True, b"ab"]) == "[None, 1.5, True, b'ab']"
 
 
-def test_detailed_form_has_a_line_for_each_value_with_its_range() -> None:
+def test_detailed_form_is_yaml_with_the_ranges_of_tensors() -> None:
     sample = {
         "image": torch.tensor([[0.5, 1.5]]),
         "half": torch.zeros(2, dtype=torch.bfloat16),
         "empty": np.zeros(0),
         "boxes": [np.array([1, 3])],
         "source": SourceInfo("/d", 0, "s.tar", ()),
+        "numbers": [np.float32(1.5), np.int64(2), signal.SIGINT, object],
+        "text": "two: lines\n'quoted'\x1b",
+        7: {1},
     }
-    assert format_sample_detailed(sample).splitlines() == [
-        "dict of 5",
-        "  image: Tensor(float32, [1, 2]) from 0.5 to 1.5, mean 1",
-        "  half: Tensor(bfloat16, [2])",
-        "  empty: ndarray(float64, [0])",
-        "  boxes: list of 1",
-        "    0: ndarray(int64, [2]) from 1 to 3, mean 2",
-        "  source: SourceInfo",
-        "    dataset_path: '/d'",
-        "    index: 0",
-        "    shard_name: 's.tar'",
-        "    file_names: tuple of 0",
-    ]
+    assert yaml.safe_load(format_sample_detailed(sample)) == {
+        "image": "Tensor(float32, [1, 2]) from 0.5 to 1.5, mean 1",
+        "half": "Tensor(bfloat16, [2])",
+        "empty": "ndarray(float64, [0])",
+        "boxes": ["ndarray(int64, [2]) from 1 to 3, mean 2"],
+        "source": {"SourceInfo": {"dataset_path": "/d", "index": 0, "shard_name": "s.tar", "file_names": []}},
+        "numbers": [1.5, 2, "<Signals.SIGINT: 2>", "<class 'object'>"],
+        "text": "two: lines\n'quoted'\x1b",
+        7: [1],
+    }
 
 
 def test_detailed_form_truncates_long_values() -> None:
-    text = format_sample_detailed([0] * 200)
-    assert text.splitlines()[-1] == "  … 100 more"
+    assert yaml.safe_load(format_sample_detailed([0] * 200)) == [*[0] * 10, "… 190 more"]
+    assert yaml.safe_load(format_sample_detailed({str(key): key for key in range(105)}))["…"] == "5 more"
     assert len(format_sample_detailed("x" * 5000)) < 1100

@@ -35,7 +35,7 @@ from loader.stores import (
 from tests.processes import wait_until
 from tests.unit.stores.recording_store import RecordingStore, content
 
-BLOCK = 4096  # size on disk of a small file
+FILE = 1000  # bytes of a recording store's file
 METHODS = ["raw", "pickle"]
 
 
@@ -46,8 +46,8 @@ def pool(tmp_path: Path) -> Iterator[Any]:
     pool.close()
 
 
-def make_pool(tmp_path: Path, *, blocks: int = 1000, **options: Any) -> FileStoreCachePool:
-    size = blocks * BLOCK / (1 << 30)
+def make_pool(tmp_path: Path, *, files: int = 1000, **options: Any) -> FileStoreCachePool:
+    size = files * FILE / (1 << 30)
     return FileStoreCachePool(parent_cache_dir=tmp_path / "cache", max_cache_size_gbytes=size, **options)
 
 
@@ -95,11 +95,11 @@ def test_a_place_is_free_when_the_last_lazy_was_got_or_dropped(pool: FileStoreCa
     store = RecordingStore()
     lazies = [pool.get_lazy(store, name) for name in "aab"]
     wait_until(lambda: is_idle(pool))
-    assert (pool.fetcher.count, pool.fetcher.size_bytes) == (2, 2 * BLOCK)
+    assert (pool.fetcher.count, pool.fetcher.size_bytes) == (2, 2 * FILE)
     lazies[0].get()
-    assert pool.fetcher.size_bytes == 2 * BLOCK
+    assert pool.fetcher.size_bytes == 2 * FILE
     lazies[1].get()
-    assert (pool.fetcher.count, pool.fetcher.size_bytes) == (1, BLOCK)
+    assert (pool.fetcher.count, pool.fetcher.size_bytes) == (1, FILE)
     del lazies[2]
     assert (pool.fetcher.count, pool.fetcher.size_bytes) == (0, 0)
 
@@ -146,21 +146,21 @@ def test_what_is_kept_has_no_name_and_is_nobody_elses(tmp_path: Path, pool: Any)
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("method", METHODS)
 def test_one_thread_gets_more_files_than_there_is_room_for(tmp_path: Path, method: str, backwards: bool) -> None:
-    pool, store = make_pool(tmp_path, blocks=3, num_workers=2, method=method), RecordingStore()
+    pool, store = make_pool(tmp_path, files=3, num_workers=2, method=method), RecordingStore()
     names = [f"{number:02d}" for number in range(40)]
     lazies = [pool.get_lazy(store, name) for name in names]
-    wait_until(lambda: pool.fetcher.size_bytes == 3 * BLOCK)
+    wait_until(lambda: pool.fetcher.size_bytes == 3 * FILE)
     order = lazies[::-1] if backwards else lazies
     for lazy in order:
         assert lazy.get() == content(lazy.fname)
-        assert pool.fetcher.size_bytes <= 3 * BLOCK
+        assert pool.fetcher.size_bytes <= 3 * FILE
     assert sorted(store.read) == names
     wait_until(lambda: pool.fetcher.size_bytes == 0)
     pool.close()
 
 
 def test_the_threads_wait_for_room_and_go_on_when_there_is_some(tmp_path: Path) -> None:
-    pool, store = make_pool(tmp_path, blocks=2, num_workers=1), RecordingStore()
+    pool, store = make_pool(tmp_path, files=2, num_workers=1), RecordingStore()
     lazies = [pool.get_lazy(store, name) for name in "abcd"]
     wait_until(lambda: store.read == ["a", "b", "c"])  # no space for c
     lazies[0].get()
@@ -171,22 +171,51 @@ def test_the_threads_wait_for_room_and_go_on_when_there_is_some(tmp_path: Path) 
 
 
 def test_a_file_larger_than_the_cache_is_fetched_when_it_is_got(tmp_path: Path) -> None:
-    pool, store = make_pool(tmp_path, blocks=2), RecordingStore(size=3 * BLOCK)
+    pool, store = make_pool(tmp_path, files=2), RecordingStore(size=3 * FILE)
     lazy, again = pool.get_lazy(store, "large"), pool.get_lazy(store, "large")
     wait_until(lambda: is_idle(pool))
-    assert lazy.get() == again.get() == content("large", 3 * BLOCK)
+    assert lazy.get() == again.get() == content("large", 3 * FILE)
     pool.close()
 
 
-def test_behind_the_count_files_are_fetched_when_they_are_got(tmp_path: Path) -> None:
-    pool, store = make_pool(tmp_path, max_cache_count=2), RecordingStore()
-    lazies = [pool.get_lazy(store, name) for name in "abc"]
-    wait_until(lambda: is_idle(pool))
-    assert sorted(store.read) == ["a", "b"]
+def test_behind_the_count_lazies_wait_in_the_queue_and_are_fetched_once_there_is_room(tmp_path: Path) -> None:
+    pool, store = make_pool(tmp_path, max_cache_count=2, num_workers=1), RecordingStore()
+    lazies = [pool.get_lazy(store, name) for name in "abcd"]
+    wait_until(lambda: store.read == ["a", "b", "c"])  # the thread waits with c
+    assert (pool.current_cache_count, pool.current_cache_size) == (2, 2 * FILE)
+    assert lazies[3].get() == content("d")
+    lazies[0].get()
+    wait_until(lambda: pool.current_cache_count == 2)
+    assert lazies[2].get() == content("c")
+    assert store.read == ["a", "b", "c", "d"]
+    pool.close()
+
+
+def test_a_file_that_was_got_before_its_turn_is_still_fetched_ahead_for_its_other_lazies(tmp_path: Path) -> None:
+    pool, store = make_pool(tmp_path, max_cache_count=1, num_workers=1), RecordingStore()
+    lazies = [pool.get_lazy(store, name) for name in "abcc"]
+    wait_until(lambda: store.read == ["a", "b"])  # the thread waits with b
     assert lazies[2].get() == content("c")
     lazies[0].get()
+    lazies[1].get()
+    wait_until(lambda: pool.current_cache_count == 1)
+    assert lazies[3].get() == content("c")
+    assert pool.current_cache_count == 0
+    pool.close()
+
+
+def test_limits_that_are_set_later_hold_for_files_that_wait(tmp_path: Path) -> None:
+    pool, store = make_pool(tmp_path, max_cache_count=1), RecordingStore()
+    lazies = [pool.get_lazy(store, name) for name in "abc"]
+    wait_until(lambda: pool.current_cache_count == 1)
+    pool.max_cache_count = 100
+    wait_until(lambda: is_idle(pool))
+    assert pool.current_cache_count == 3
+    pool.max_cache_size = 3 * FILE
     lazies.append(pool.get_lazy(store, "d"))
     wait_until(lambda: "d" in store.read)
+    assert (pool.current_cache_count, pool.max_cache_size_gbytes) == (3, 3 * FILE / (1 << 30))
+    assert pickle.loads(pickle.dumps(pool)).max_cache_size == 3 * FILE
     pool.close()
 
 
@@ -304,7 +333,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 )
 def test_a_value_that_was_put_away_comes_back(pool: FileStoreCachePool, value: Any) -> None:
     lazy = pool.to_cache(value, "name")
-    assert pool.fetcher.size_bytes == BLOCK
+    assert pool.fetcher.size_bytes > 0
     assert isinstance(lazy.get(), Image.Image if isinstance(value, Image.Image) else type(value))
     assert np.array_equal(np.asarray(lazy.get()), np.asarray(value))
     assert lazy.get() is lazy.get()
@@ -324,8 +353,8 @@ def test_a_value_that_is_not_needed_frees_its_place_and_one_that_travels_takes_i
 
 
 def test_a_value_without_room_or_that_does_not_pickle_stays_in_memory(tmp_path: Path) -> None:
-    pool = make_pool(tmp_path, blocks=1)
-    value, function = bytes(2 * BLOCK), lambda: None
+    pool = make_pool(tmp_path, files=1)
+    value, function = bytes(2 * FILE), lambda: None
     assert pool.to_cache(value, "large").get() is value
     assert pool.to_cache(function, "function").get() is function
     pool.close()
@@ -344,7 +373,7 @@ def test_after_the_pool_is_closed_lazies_fetch_their_files(tmp_path: Path) -> No
     pool.close()
     assert threads
     assert not any(thread.is_alive() for thread in threads)
-    assert fetcher.size_bytes == BLOCK  # that of the value
+    assert fetcher.count == 1  # the value
     assert [lazy.get() for lazy in lazies] == [content("a"), content("b")]
     assert store.read.count("a") == 2
     assert value.get() == [1]
@@ -422,7 +451,7 @@ def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path: Path
 
 def test_threads_get_and_drop_files_at_random_and_nothing_is_left(tmp_path: Path) -> None:
     """With little space, lazies in reference cycles that the collector frees at any place, and files with errors."""
-    pool, store = make_pool(tmp_path, blocks=4, num_workers=3, max_cache_count=20), RecordingStore(size=3000)
+    pool, store = make_pool(tmp_path, files=12, num_workers=3, max_cache_count=20), RecordingStore(size=3000)
     faults: list[object] = []
 
     def work(seed: int) -> None:
@@ -466,7 +495,7 @@ def test_the_size_of_the_cache_is_known_and_its_bytes_have_no_file(tmp_path: Pat
     lazy = pool.get_lazy(RecordingStore(), "a")
     wait_until(lambda: is_idle(pool))
     value = pool.to_cache([1, 2], "numbers")
-    assert (pool.current_cache_size, pool.current_cache_count) == (pool.fetcher.size_bytes, 1)
+    assert (pool.current_cache_size, pool.current_cache_count) == (pool.fetcher.size_bytes, 2)
     assert 0 < pool.current_cache_size <= pool.max_cache_size
     assert isinstance(lazy, FileCacheLazy)
     assert isinstance(value, CacheFileLazy)

@@ -48,9 +48,9 @@ def test_a_piece_that_is_given_back_is_free_on_the_disk_and_the_others_stay(smal
     scratch = ScratchFile(small_disk, max_bytes=1 << 20)
     before = taken(small_disk)
     pieces = [write(scratch, bytes([number]) * size) for number, size in enumerate([1, BLOCK, 3 * BLOCK + 1, 0, 7])]
-    assert scratch.size_bytes == taken(small_disk) - before == 7 * BLOCK
+    assert (scratch.size_bytes, taken(small_disk) - before) == (4 * BLOCK + 9, 7 * BLOCK)
     scratch.release(pieces[2])
-    assert scratch.size_bytes == taken(small_disk) - before == 3 * BLOCK
+    assert (scratch.size_bytes, taken(small_disk) - before) == (BLOCK + 8, 3 * BLOCK)
     assert [pieces[number].read() for number in (0, 1, 3, 4)] == [b"\0", b"\1" * BLOCK, b"", b"\4" * 7]
     for number in (0, 1, 3, 4):
         scratch.release(pieces[number])
@@ -81,7 +81,7 @@ def test_without_fallocate_a_disk_has_no_holes_and_all_pieces_can_be_read(tmp_pa
     first, second = write(scratch, b"x" * 10), write(scratch, b"y" * BLOCK)
     assert not scratch_file._punch_hole(first.segment.fd, 0, BLOCK)
     scratch.release(first)
-    assert (scratch.size_bytes, second.read()) == (2 * BLOCK, b"y" * BLOCK)
+    assert (scratch.size_bytes, second.read()) == (10 + BLOCK, b"y" * BLOCK)
     scratch.release(second)
     assert scratch.size_bytes == 0
 
@@ -95,11 +95,11 @@ def test_a_pool_works_without_the_calls_that_only_linux_has(
     contents = {f"{number:02d}": bytes([number]) * 3000 for number in range(30)}
     for name, data in contents.items():
         (files / name).write_bytes(data)
-    size = 5 * BLOCK / (1 << 30)
+    size = 5 * 3033 / (1 << 30)  # a pickle has some bytes more than the file
     cache = tmp_path / "cache"
     pool = FileStoreCachePool(parent_cache_dir=cache, method=method, num_workers=2, max_cache_size_gbytes=size)
     lazies = [pool.get_lazy(SystemFileStore(files), name) for name in contents]
-    wait_until(lambda: pool.fetcher.size_bytes == 5 * BLOCK)
+    wait_until(lambda: pool.fetcher.count == 5)
     assert os.listdir(cache) == []
     assert [lazy.get() for lazy in lazies] == list(contents.values())
     wait_until(lambda: pool.fetcher.size_bytes == 0)
@@ -114,7 +114,7 @@ def test_where_the_disk_has_no_holes_a_segment_is_free_when_it_is_empty(
     pieces = [write(scratch, b"x" * 10) for _ in range(3)]
     scratch.release(pieces[0])
     scratch.release(pieces[1])
-    assert scratch.size_bytes == 3 * BLOCK
+    assert scratch.size_bytes == 30
     scratch.release(pieces[2])
     assert scratch.size_bytes == 0
 
@@ -133,7 +133,7 @@ def test_a_segment_is_closed_when_it_is_full_and_its_last_piece_is_dropped(
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)
     assert [piece.read() for piece in pieces] == [b"\2", b"\3", b"\4"]
-    assert scratch.size_bytes == 3 * BLOCK
+    assert scratch.size_bytes == 3
 
 
 @pytest.mark.parametrize("method", ["raw", "pickle"])

@@ -1,4 +1,4 @@
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import dataclass
 
 from loader.pipeline.contract.restore_keys import add_sample_restore_key, set_sample_restore_key
 from loader.pipeline.contract.stage import SavableDataset
@@ -12,8 +12,6 @@ from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
 from loader.training.datasets.dataset_factory import BaseCoreDatasetFactory
 
-from ..not_served import not_served
-
 __all__ = [
     "BaseCoreDatasetFactory",
     "EPath",
@@ -25,6 +23,7 @@ __all__ = [
     "Savable",
     "SavableDataset",
     "SourceInfo",
+    "State",
     "T_sample",
     "WorkerConfig",
     "add_sample_restore_key",
@@ -32,7 +31,7 @@ __all__ = [
     "set_sample_restore_key",
 ]
 
-if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> NoReturn:
-        raise not_served(__name__, name)
+@dataclass(slots=True)
+class State(ExtendableDataclassMixin):
+    """Base of the states that megatron-energon saves. States of this library are plain data."""

@@ -138,6 +138,22 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[Difference]:
         yield Difference(place, "" if place else "stage", saved, now)
 
 
+def with_decoders_of(now: Any, saved: Any) -> Any:
+    """Return a saved description with the options of the present decoders, which do not change which samples come.
+
+    >>> with_decoders_of(["decode", {"decoder": "D(b=2)"}, 7], ["decode", {"decoder": "D(b=1)"}, 5])
+    ['decode', {'decoder': 'D(b=2)'}, 5]
+    """
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        found = {key: with_decoders_of(now.get(key), value) for key, value in saved.items()}
+        before, after = saved.get("decoder"), now.get("decoder")
+        is_same_class = isinstance(before, str) and str(after).startswith(before.partition("(")[0] + "(")
+        return {**found, "decoder": after} if is_same_class else found
+    if isinstance(saved, list | tuple) and isinstance(now, list | tuple) and len(saved) == len(now):
+        return [with_decoders_of(*pair) for pair in zip(now, saved, strict=True)]
+    return saved
+
+
 def _list_differences(saved: Sequence[Any], now: Sequence[Any], place: str) -> Iterator[Difference]:
     is_stage = bool(now) and isinstance(now[0], str)
     inner = (f"{place} > {now[0]}" if is_stage else place).removeprefix(" > ")

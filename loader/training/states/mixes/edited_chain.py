@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from ....pipeline.stages.blend import BlendDataset
 from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes
 from ..run_state import ENDLESS, RunState
 from .change import DEALT_SMALL, ENDS, MixChange, SavedPlace, check_units, find_mix_change, nests_states
-from .differences import chain_differences
+from .differences import chain_differences, differences, with_decoders_of
 
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
 
@@ -108,6 +108,7 @@ def continue_mix(
             cannot continue with it exactly.
     """
     changes, change = saved.mix_changes, None
+    saved = _with_present_decoders(saved, chain)
     try:
         compare_datasets(saved.dataset, chain.identity())
     except StateError as error:
@@ -143,6 +144,15 @@ def continue_mix(
             ) from None
         changes = [*changes, change.entry(saved.batch)]
     return ContinuedMix(chain=edited_chain(chain, changes), changes=changes, change=change)
+
+
+def _with_present_decoders(saved: RunState, chain: SavableDataset[Any]) -> RunState:
+    """Return the state with the options of the chain's decoders, and log on rank 0 which have changed."""
+    dataset = with_decoders_of(chain.identity(), saved.dataset)
+    changed = "\n  ".join(map(str, differences(saved.dataset, dataset)))
+    if changed and chain.worker_config.rank == 0:
+        _log.warning("the run continues with the same samples, decoded in another way:\n  %s", changed)
+    return replace(saved, dataset=dataset)
 
 
 def is_mix_change_allowed(allow_mix_change: bool) -> bool:

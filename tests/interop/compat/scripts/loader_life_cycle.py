@@ -24,8 +24,6 @@ facts = Facts()
 
 DIFFERS = {
     "type_of_the_sampler": "`loader.sampler` is a `DistributedSampler` without indexes, so that frameworks add none.",
-    "start_method_of_workers": "`loader.multiprocessing_context` is None unless the call passes one.",
-    "datasets_are_iterable_ones_of_torch": "Datasets are no `torch.utils.data.IterableDataset`.",
 }
 
 

@@ -10,8 +10,7 @@ from megatron.energon import DefaultTaskEncoder, WorkerConfig, get_savable_loade
 DIFFERS = {
     "state_of_a_rank_is_json": ("A state is a `dict`, and a state", "| states | dicts, lists, texts and numbers |"),
     "state_of_a_rank_is_loaded_as_weights": "`torch.load(…, weights_only=True)` and JSON read them",
-    "classes_of_states": "So the classes of states do not exist here, and importing one raises an error",
-    "annotation_of_a_state": "| `SavableDataLoaderState`, `SavableDatasetState`, `SavableCheckpoint`, `SliceState` |",
+    "annotation_of_a_state": "They are plain dataclasses, and no state here is of them",
     "order_with_other_workers": "the same for any number of ranks and workers | changes with the total number of",
     "restored_with_other_workers": "| restoring with other workers | any number | `AssertionError` |",
     "restored_on_other_ranks": "any number that divides the number of lanes | `AssertionError`;",
@@ -57,15 +56,6 @@ def state_of_a_rank_is_json():
 def state_of_a_rank_is_loaded_as_weights():
     torch.save(state_after(3), facts.folder / "state.pt")
     return type(torch.load(facts.folder / "state.pt", weights_only=True)).__name__
-
-
-@facts.add
-def classes_of_states():
-    try:
-        from megatron.energon.savable_loader import SavableDatasetState
-    except ImportError as error:
-        return str(error).partition(":")[0]
-    return SavableDatasetState.__name__
 
 
 @facts.add

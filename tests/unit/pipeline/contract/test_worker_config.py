@@ -76,7 +76,8 @@ def test_outside_of_hooks_no_config_is_active() -> None:
         config.assert_worker()
     with pytest.raises(EnergonError):
         _ = config.active_worker_sample_index
-    assert config.config() == {"rank": 0, "world_size": 1, "num_workers": 0, "seed_offset": 0, "lanes": None}
+    numbers = {"rank": 0, "world_size": 1, "num_workers": 0, "seed_offset": 0}
+    assert config.config() == {**numbers, "lanes": None, "data_parallel_group": None}
 
 
 STEP = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4", "SLURM_NTASKS": "4"}

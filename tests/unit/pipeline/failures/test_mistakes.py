@@ -117,6 +117,7 @@ def test_ten_samples_that_fail_alike_end_the_run_with_the_line_the_sample_and_a_
     line = hook.__code__.co_firstlineno + 1
     assert error.at == f"{__file__}:{line}, in {hook.__name__}, for sample 'a.tar/9'"
     assert error.key == "a.tar/9"
+    assert "if the hook expects bare keys, set ENERGON_KEY_FORMAT=key" in str(error.hint)
     for text in texts:
         assert text in str(error)
 

@@ -40,6 +40,13 @@ def test_fail_on_timeout_ends_the_wait() -> None:
         list(get_loader(chain(fail_on_timeout=True)))
 
 
+def test_an_override_and_a_patch_see_the_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(WatchdogDataset, "_watchdog_trigger", lambda self: calls.append(self.name))
+    assert len(list(get_loader(chain(), watchdog_timeout_seconds=None))) == 4
+    assert calls == ["watchdog"]
+
+
 def test_nothing_is_reported_without_a_limit(caplog: pytest.LogCaptureFixture) -> None:
     assert sorted(get_loader(chain(timeout_seconds=None, initial_timeout_seconds=None))) == [0, 1, 2, 3]
     assert not caplog.records

@@ -2,9 +2,17 @@
 from loader import EPath as EPath
 from loader.integrations.megatron_energon_names import MediaFilterConfig as MediaFilterConfig
 from loader.training.factories.webdataset_factory import WebdatasetPreparator as WebdatasetPreparator
+from megatron.energon.flavors.webdataset.aggregator_pool import AggregatorPool as AggregatorPool
+from megatron.energon.flavors.webdataset.aggregator_pool import BaseAggregator as BaseAggregator
 from megatron.energon.flavors.webdataset.config import INDEX_SQLITE_FILENAME as INDEX_SQLITE_FILENAME
 from megatron.energon.flavors.webdataset.config import INDEX_UUID_FILENAME as INDEX_UUID_FILENAME
 from megatron.energon.flavors.webdataset.config import INFO_JSON_FILENAME as INFO_JSON_FILENAME
 from megatron.energon.flavors.webdataset.config import INFO_YAML_FILENAME as INFO_YAML_FILENAME
 from megatron.energon.flavors.webdataset.config import MAIN_FOLDER_NAME as MAIN_FOLDER_NAME
+from megatron.energon.flavors.webdataset.indexing import DuplicateSampleKeyError as DuplicateSampleKeyError
+from megatron.energon.flavors.webdataset.indexing import IndexAggregatable as IndexAggregatable
+from megatron.energon.flavors.webdataset.indexing import IndexMediaMetadata as IndexMediaMetadata
+from megatron.energon.flavors.webdataset.indexing import IndexSample as IndexSample
+from megatron.energon.flavors.webdataset.indexing import IndexSamplePart as IndexSamplePart
+from megatron.energon.flavors.webdataset.indexing import SqliteIndexWriter as SqliteIndexWriter
 from megatron.energon.flavors.webdataset.structs import ShardInfo as ShardInfo

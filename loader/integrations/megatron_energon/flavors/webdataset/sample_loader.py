@@ -1,8 +1,11 @@
-from typing import TYPE_CHECKING, NoReturn
+from dataclasses import dataclass
 
-from ...not_served import not_served
+__all__ = ["SliceState"]
 
-if not TYPE_CHECKING:
 
-    def __getattr__(name: str) -> NoReturn:
-        raise not_served(__name__, name)
+@dataclass(slots=True, kw_only=True)
+class SliceState:
+    """A position in a slice of a shard, as megatron-energon saves it. States of this library are plain data."""
+
+    index: int
+    current: int

@@ -1,0 +1,190 @@
+"""Names that public code imports: their errors, warnings and messages, which `make compat` cannot compare."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from megatron.energon import get_loader
+from megatron.energon.flavors.webdataset.aggregator_pool import AggregatorPool, BaseAggregator
+from megatron.energon.flavors.webdataset.indexing import IndexSample, SqliteIndexWriter
+from megatron.energon.metadataset.metadataset_v2 import AuxFilesystemReference
+
+import loader
+from loader import (
+    ConfigError,
+    DefaultTaskEncoder,
+    SampleDecoder,
+    SavableDataset,
+    StorageError,
+    WorkerConfig,
+    get_train_dataset,
+    random_access,
+)
+from loader.training.states.mixes.differences import with_decoders_of
+from tests.cli.make_dataset import write_captions
+from tests.e2e.dataset_tree import prepare
+
+CONFIG = "sample_type: {__module__: loader, __class__: CaptioningSample}\nfield_map: {image: jpg, caption: txt}\n"
+
+
+@pytest.fixture(scope="module")
+def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = write_captions(tmp_path_factory.mktemp("names") / "captions", shards=2, samples=4)
+    prepare(folder, files={"dataset.yaml": CONFIG})
+    return folder
+
+
+class Decodes(DefaultTaskEncoder[Any, Any, Any, Any]):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.decoder = SampleDecoder(**options)
+
+
+def dataset_of(captions: Path, *, workers: int = 0, **options: Any) -> SavableDataset[Any]:
+    return get_train_dataset(
+        captions,
+        batch_size=2,
+        shuffle_buffer_size=None,
+        max_samples_per_sequence=None,
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=workers),
+        task_encoder=Decodes(**options),
+    )
+
+
+# ------------------------------------------------------------------------------------------- indexes and pools
+
+
+def row(key: str, number: int) -> IndexSample:
+    return IndexSample(tar_file_id=0, sample_key=key, sample_index=number, byte_offset=0, byte_size=512)
+
+
+def test_a_writer_of_an_index_refuses_what_it_cannot_write(tmp_path: Path) -> None:
+    with SqliteIndexWriter(tmp_path / "index.sqlite") as writer:
+        writer.append_samples([row("a", 0)])
+        with pytest.raises(ConfigError, match="two rows of samples have the same place"):
+            writer.append_samples([row("b", 1), row("c", 0)])
+    with pytest.raises(ConfigError, match="closed"):
+        writer.append_samples([row("d", 2)])
+    with pytest.raises(ConfigError, match="expected reset_tables=True"):
+        SqliteIndexWriter(tmp_path / "index.sqlite", reset_tables=False)
+    with pytest.raises(StorageError, match="cannot write this file"):
+        SqliteIndexWriter(tmp_path / "no_folder/index.sqlite")
+
+
+def test_media_are_added_to_an_index_without_its_samples_being_lost(tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    with SqliteIndexWriter(path) as writer:
+        writer.append_samples([row("a", 0)])
+    for _ in range(2):
+        options = {"enable_sample_tables": False, "enable_media_metadata": True, "reset_tables": False}
+        with SqliteIndexWriter(path, **options) as writer:
+            writer.append_media_filter(strategy="extension", patterns="*.jpg")
+    database = sqlite3.connect(path)
+    counts = [database.execute(f"SELECT count(*) FROM {table}").fetchone() for table in ("samples", "media_filters")]
+    database.close()
+    assert counts == [(1,), (1,)]
+
+
+class Collector(BaseAggregator[Any, Any]):  # type: ignore[misc] # type checkers do not see the alias
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+    def on_item(self, items: list[Any], aggregator_pool: Any) -> None:
+        self.items += items
+        if items == ["more"]:
+            aggregator_pool.submit_task("last")
+
+    def get_final_result_data(self) -> list[Any]:
+        return self.items
+
+
+def pool_of(workers: int, *tasks: str) -> AggregatorPool[Any, Any, Any]:
+    def items_of(task: str) -> list[str]:
+        if task == "bad":
+            raise ValueError("a bad task")
+        if task == "killed":
+            os._exit(9)
+        return [task]
+
+    pool = AggregatorPool(workers, items_of, Collector())
+    for task in tasks:
+        pool.submit_task(task)
+    return pool
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_pool_works_on_tasks_that_its_aggregator_adds_and_raises_their_errors(workers: int) -> None:
+    assert pool_of(workers, "a", "more", "b").process() == ["a", "more", "b", "last"]
+    with pytest.raises(ValueError, match="a bad task"):
+        pool_of(workers, "a", "bad", "b").process()
+
+
+def test_a_killed_worker_ends_the_pool() -> None:
+    with pytest.raises(Exception, match="terminated abruptly"):
+        pool_of(1, "killed").process()
+
+
+def test_an_auxiliary_folder_is_resolved_before_it_is_read() -> None:
+    with pytest.raises(ConfigError, match="expected an absolute path"):
+        AuxFilesystemReference(fs_path="files").post_initialize()
+    with pytest.raises(ConfigError, match="post_initialize"):
+        AuxFilesystemReference(fs_path="/files").get_file_store()
+
+
+# --------------------------------------------------------------------------------------- datasets and loaders
+
+
+def test_datasets_are_iterable_ones_of_torch_and_samples_by_number_are_none(captions: Path) -> None:
+    dataset = dataset_of(captions)
+    assert isinstance(dataset, torch.utils.data.IterableDataset)
+    assert issubclass(loader.MapDataset, torch.utils.data.IterableDataset)
+    assert not isinstance(random_access(captions), torch.utils.data.IterableDataset)
+    for workers in (0, 1):
+        with pytest.raises(TypeError, match=r"iterate get_loader\(dataset\) instead"):
+            list(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=workers))
+
+
+def test_only_the_loaders_of_the_alias_fork_whatever_the_process_has_set(
+    captions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multiprocessing, "get_start_method", lambda allow_none=False: "spawn")
+    dataset = dataset_of(captions, workers=1)
+    methods = [get_loader(dataset).multiprocessing_context, loader.get_loader(dataset).multiprocessing_context]
+    assert [method and method.get_start_method() for method in methods] == ["fork", None]
+    spawned = get_loader(dataset, multiprocessing_context="spawn").multiprocessing_context
+    assert spawned.get_start_method() == "spawn"
+    assert get_loader(dataset, worker_type="thread").multiprocessing_context is None
+
+
+def test_a_fork_after_cuda_was_initialised_warns_with_the_setting(
+    captions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with pytest.warns(RuntimeWarning, match="forked after CUDA was initialised.*multiprocessing_context='spawn'"):
+        get_loader(dataset_of(captions, workers=1)).start().shutdown()
+    get_loader(dataset_of(captions, workers=1)).start().shutdown()  # once
+
+
+def test_other_options_of_the_decoder_are_a_warning_that_names_them(
+    captions: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    state = loader.get_loader(dataset_of(captions)).save_state_rank()
+    with caplog.at_level(logging.WARNING):
+        again = loader.get_loader(dataset_of(captions, image_decode="pilrgb"))
+        again.restore_state_rank(state)
+    assert "decoded in another way" in caplog.text
+    assert "pilrgb" in caplog.text
+    again.restore_state_rank(again.save_state_rank())
+
+
+def test_a_decoder_of_another_class_is_another_pipeline() -> None:
+    saved = ["decode", {"decoder": "A(x=1)"}, 1]
+    assert with_decoders_of(["decode", {"decoder": "B(x=1)"}, 1], saved) == saved
+    assert with_decoders_of(["decode", {}, 1], saved) == saved

@@ -379,16 +379,3 @@ def test_importing_it_warns_of_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         importlib.reload(importlib.import_module("energon_cli.installation")).check_alias()
-
-
-def test_the_folder_of_versions_can_be_set_as_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from megatron.energon.epathlib import epath
-
-    monkeypatch.setenv("NVDATASET_CACHE_DIR", str(tmp_path))
-    assert tmp_path == Path(epath.NVDATASET_CACHE_DIR)
-    monkeypatch.setattr(epath, "NVDATASET_CACHE_DIR", epath.EPath(tmp_path / "other"))
-    assert epath.EPath("dss://coco@v1/x").local_path() == tmp_path / "other/coco/v1/x"
-    monkeypatch.setattr(epath, "NVDATASET_CACHE_DIR", None)
-    assert epath.NVDATASET_CACHE_DIR is None
-    with pytest.raises(loader.ConfigError, match="is not set"):
-        epath.EPath("dss://coco@v1/x")

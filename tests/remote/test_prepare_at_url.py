@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -16,15 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.media.kind import MediaFilter
-from loader.format.media.metadata import ImageMetadata
 from loader.format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.stores import DatasetFileStore
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,
@@ -409,19 +404,6 @@ def test_a_prepare_that_is_killed_while_it_scans_goes_on_from_its_scans(server: 
     assert (report.scanned, report.resumed) == (0, 6)
     assert shard_requests(server) == []
     assert not list((folder / ".nv-meta/.prepare").rglob("*.scans"))
-
-
-def test_media_metadata_is_stored_with_the_files_of_other_tools(server: ObjectServer, folder: Path) -> None:
-    buffer = io.BytesIO()
-    Image.new("RGB", (7, 5)).save(buffer, "PNG")
-    write_shard(folder / "shard_006.tar", {"picture": {"png": buffer.getvalue()}})
-    report = prepare_url(media=MediaFilter(strategy="EXTENSION"))
-    assert report.compat
-    assert report.media is not None
-    assert report.media.entries == 1
-    found = DatasetFileStore(URL).get_media_metadata("picture.png")
-    assert isinstance(found, ImageMetadata)
-    assert (found.width, found.height) == (7, 5)
 
 
 # -------------------------------------------------------------------------------------------------- the command

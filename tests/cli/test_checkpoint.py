@@ -297,7 +297,7 @@ NO_GOOD = {
     "cut json": "this JSON cannot be read",
     "damaged state": "this state is damaged",
     "tensor in the state": "it holds a Tensor, and a state is plain data",
-    "version": "expected a state of version 1 or 2, found version 77",
+    "version": "expected a state of version 4, found version 77",
     "a billion lists": "expected a state of at most 16,384 values, found more",
     "list of itself": "nests deeper than the states that loaders save",
 }

@@ -226,10 +226,19 @@ def test_states_that_no_loader_would_restore_are_not_converted(
 
 
 def test_a_run_of_one_dataset_may_become_a_mix(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
-    run = loaders(folder / "a", 1)
+    run = loaders(folder / "a", 1, lanes=12)
     keys_of(run, 7)
     save(tmp_path / "first", run)
     done = energon("checkpoint", "migrate", tmp_path / "first", folder / "two.yaml", tmp_path / "second")
     assert done.code == 0, done.err
     allowed = restored(folder / "two.yaml", 1, states_in(tmp_path / "first"), allow=True)
     assert keys_of(restored(folder / "two.yaml", 1, states_in(tmp_path / "second")), 12) == keys_of(allowed, 12)
+
+
+def test_a_run_of_one_small_dataset_stays_one(energon: RunEnergon, folder: Path, tmp_path: Path) -> None:
+    run = loaders(folder / "a", 1, lanes=48)
+    keys_of(run, 7)
+    save(tmp_path / "first", run)
+    done = energon("checkpoint", "migrate", tmp_path / "first", folder / "two.yaml", tmp_path / "second")
+    assert done.code == 1
+    assert "the dataset has fewer than 4 samples a lane" in done.err

@@ -39,9 +39,7 @@ from .leaves import (
 
 ENDS = "a pass that ends is divided over the lanes as a whole, so none of its datasets has an order of its own"
 DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
-DEALT_SMALL = (
-    "the dataset has fewer than 4 samples for each lane, so the lanes take turns in one sequence of its epochs"
-)
+DEALT_SMALL = "the dataset has fewer than 4 samples a lane, so the lanes take turns in one sequence of its epochs"
 
 
 @dataclass(slots=True)

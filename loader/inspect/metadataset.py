@@ -79,7 +79,8 @@ class _SplitFacts:
         self._datasets = datasets
         leaves = list(tree.leaves())
         self._counts = {id(leaf): datasets.count(leaf) for leaf in leaves}
-        self._weighted = any(leaf.weight is not None for leaf in leaves)
+        # Validation may mix weights and repetitions, which then have no effect.
+        self._weighted = all(leaf.weight is not None and leaf.repetitions is None for leaf in leaves)
         self._total = _sum([self._counts[id(leaf)][0] for leaf in leaves])
         self._pass = _sum([self._pass_samples(leaf) for leaf in leaves])
         self._faults = 0
@@ -98,7 +99,7 @@ class _SplitFacts:
         }
 
     def _is_epochized(self) -> bool:
-        return any(leaf.repetitions is not None for leaf in self._tree.leaves())
+        return all(leaf.repetitions is not None and leaf.weight is None for leaf in self._tree.leaves())
 
     def _pass_samples(self, leaf: LeafPlan) -> float | None:
         """Return the number of samples of a leaf in a pass, if no leaf is weighted."""
@@ -106,7 +107,7 @@ class _SplitFacts:
         return None if samples is None else samples * (1.0 if leaf.repetitions is None else leaf.repetitions)
 
     def _share(self, leaf: LeafPlan) -> float | None:
-        if leaf.weight is not None:
+        if self._weighted:
             return leaf.weight
         times = self._pass_samples(leaf)
         return times / self._pass if times is not None and self._pass else None
@@ -120,7 +121,7 @@ class _SplitFacts:
         samples = self._counts[id(leaf)][0]
         if leaf.schedule is not None or any(step.unit != SAMPLES for step in leaf.blends):
             return None
-        if leaf.weight is None:
+        if not self._weighted or leaf.weight is None:
             return 1.0 if leaf.repetitions is None else leaf.repetitions
         return leaf.weight * self._total / samples if self._total is not None and samples else None
 

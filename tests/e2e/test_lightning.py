@@ -24,7 +24,6 @@ from tests.e2e.text_dataset import write_texts
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning with the installed torch
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:Your `IterableDataset` has `__len__` defined"),  # ours is exact
 ]
 
 TRAIN = 157

@@ -138,19 +138,30 @@ def differences(saved: Any, now: Any, place: str = "") -> Iterator[Difference]:
         yield Difference(place, "" if place else "stage", saved, now)
 
 
-def with_decoders_of(now: Any, saved: Any) -> Any:
+def with_decoders_of(now: Any, saved: Any, changed: list[str]) -> Any:
     """Return a saved description with the options of the present decoders, which do not change which samples come.
 
-    >>> with_decoders_of(["decode", {"decoder": "D(b=2)"}, 7], ["decode", {"decoder": "D(b=1)"}, 5])
+    Args:
+        now: The description of the present chain.
+        saved: The description in a state.
+        changed: Receives a line for each decoder whose options have changed.
+
+    >>> with_decoders_of(["decode", {"decoder": "D(b=2)"}, 7], ["decode", {"decoder": "D(b=1)"}, 5], changed := [])
     ['decode', {'decoder': 'D(b=2)'}, 5]
+    >>> changed
+    ['D(b=1) → D(b=2)']
     """
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
-        found = {key: with_decoders_of(now.get(key), value) for key, value in saved.items()}
+        kept = {key: with_decoders_of(now.get(key), value, changed) for key, value in saved.items()}
         before, after = saved.get("decoder"), now.get("decoder")
-        is_same_class = isinstance(before, str) and str(after).startswith(before.partition("(")[0] + "(")
-        return {**found, "decoder": after} if is_same_class else found
+        if before == after or not isinstance(before, str):
+            return kept
+        if not str(after).startswith(before.partition("(")[0] + "("):
+            return kept  # another class
+        changed.append(f"{short_key(before)} → {after}")
+        return {**kept, "decoder": after}
     if isinstance(saved, list | tuple) and isinstance(now, list | tuple) and len(saved) == len(now):
-        return [with_decoders_of(*pair) for pair in zip(now, saved, strict=True)]
+        return [with_decoders_of(*pair, changed) for pair in zip(now, saved, strict=True)]
     return saved
 
 

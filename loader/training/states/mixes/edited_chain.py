@@ -22,7 +22,7 @@ from ....pipeline.stages.blend import BlendDataset
 from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes
 from ..run_state import ENDLESS, RunState
 from .change import DEALT_SMALL, ENDS, MixChange, SavedPlace, check_units, find_mix_change, nests_states
-from .differences import chain_differences, differences, with_decoders_of
+from .differences import chain_differences, with_decoders_of
 
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
 
@@ -148,10 +148,10 @@ def continue_mix(
 
 def _with_present_decoders(saved: RunState, chain: SavableDataset[Any]) -> RunState:
     """Return the state with the options of the chain's decoders, and log on rank 0 which have changed."""
-    dataset = with_decoders_of(chain.identity(), saved.dataset)
-    changed = "\n  ".join(map(str, differences(saved.dataset, dataset)))
+    changed: list[str] = []
+    dataset = with_decoders_of(chain.identity(), saved.dataset, changed)
     if changed and chain.worker_config.rank == 0:
-        _log.warning("the run continues with the same samples, decoded in another way:\n  %s", changed)
+        _log.warning("the run continues with the same samples, decoded in another way:\n  %s", "\n  ".join(changed))
     return replace(saved, dataset=dataset)
 
 

@@ -28,8 +28,8 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
     path = storage.path(shard.name)
     now = storage.current(shard.info)
     if now.size_bytes != shard.size_bytes:
-        sizes = f"it had {shard.size_bytes} bytes, now {now.size_bytes}"
-        raise outdated(f"the shard has changed since it was indexed: {sizes}", path)
+        message = f"the shard has changed since it was indexed: it had {shard.size_bytes} bytes, now {now.size_bytes}"
+        raise outdated(message, path)
     file = storage.open(shard.name, now)
     if shard.samples and shard.was_touched(now):
         try:

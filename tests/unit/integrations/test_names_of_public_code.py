@@ -186,5 +186,5 @@ def test_other_options_of_the_decoder_are_a_warning_that_names_them(
 
 def test_a_decoder_of_another_class_is_another_pipeline() -> None:
     saved = ["decode", {"decoder": "A(x=1)"}, 1]
-    assert with_decoders_of(["decode", {"decoder": "B(x=1)"}, 1], saved) == saved
-    assert with_decoders_of(["decode", {}, 1], saved) == saved
+    assert with_decoders_of(["decode", {"decoder": "B(x=1)"}, 1], saved, []) == saved
+    assert with_decoders_of(["decode", {}, 1], saved, []) == saved

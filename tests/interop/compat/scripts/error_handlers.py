@@ -21,6 +21,10 @@ from megatron.energon.errors import FatalSampleError, SampleException
 DIFFERS = {
     "program_error": "stop the run as they are",
     "every_sample_skipped": "the run stops with an error",
+    "selection_that_fails_once": (
+        "A failing `select_samples_to_pack` is called again for halves of the buffer, and the handler gets the samples "
+        "for which it fails alone"
+    ),
 }
 
 facts = Facts()
@@ -174,7 +178,6 @@ def arguments_of_handler():
         ("encode_sample", None),
         ("batch", None),
         ("encode_batch", None),
-        ("select_samples_to_pack", 4),
         ("pack_selected_samples", 4),
     ):
         handler = Calls()
@@ -182,6 +185,11 @@ def arguments_of_handler():
         error, sample, sources = handler.arguments[0]
         found[hook] = [type(error).__name__, type(sample).__name__, described(sources)]
     return found
+
+
+@facts.add
+def selection_that_fails_once():
+    return run(failing("select_samples_to_pack", 1), Calls(), packing=4)
 
 
 @facts.add

@@ -78,6 +78,11 @@ def test_flags_alone_prepare_a_dataset(captions: Path, energon: RunEnergon) -> N
     assert "split: train 6, val 3, test 3 samples" in done.out
 
 
+def test_a_dataset_that_is_up_to_date_is_no_error(captions: Path, energon: RunEnergon) -> None:
+    arguments = ("prepare", captions, "--non-interactive", "--split-ratio", "2,1,1", "--skip-dataset-yaml")
+    assert [energon(*arguments).code for _ in range(2)] == [0, 0]
+
+
 def test_a_split_by_samples_divides_each_shard(captions: Path, energon: RunEnergon) -> None:
     by_shards = energon("prepare", captions, "--non-interactive", "--split-ratio", "2,1", "--dry-run")
     assert "--split-by samples divides them" in by_shards.err

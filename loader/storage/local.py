@@ -121,7 +121,8 @@ class _LocalFile(ClosesOnExit):
             self._fd = -1
 
     def __del__(self) -> None:
-        self.close()
+        if os is not None:  # at the end of a program, modules may be gone
+            self.close()
 
 
 class LocalStorage:

@@ -117,6 +117,8 @@ class CacheFetcher:
             entry.error = None  # the next lazy tries again; the traceback would keep objects of the thread alive
             if not entry.waiters:
                 entry.fetched = None
+                if fetched is not None:  # its thread gave up its place for those that waited
+                    self._requeue(entry, lazies=entry.lazies - 1)
         self._release_dropped()
         if is_queued:
             fetched = self._fetch(entry, ahead=False)
@@ -198,13 +200,12 @@ class CacheFetcher:
         """Fetch an entry that this thread has started, and cache it if there is space."""
         fetched: Fetched | None = None
         extent: Extent | None = None
-        fits = False
+        entry.needs_space = False
         try:
             fetched = entry.read_store()
             entry.source = fetched[1]
             data = self._serialize(entry, fetched[0])
             if data is not None:
-                fits = len(data) <= self.max_bytes
                 extent = self._write(entry, data, may_wait=ahead)
         except BaseException as error:
             if ahead:
@@ -213,12 +214,17 @@ class CacheFetcher:
         finally:
             with self._lock:
                 self._finish(entry, fetched, extent)
-                if fits and extent is None and entry.lazies > entry.waiters + (not ahead) and not self._closed:
-                    entry.state = EntryState.QUEUED
-                    self._queue[entry] = None
-                    self._file_queued.notify()
+                if not entry.waiters:  # otherwise the last of them queues it again
+                    self._requeue(entry, lazies=entry.lazies - (not ahead))
             self._release_dropped()
         return fetched
+
+    def _requeue(self, entry: CacheEntry, *, lazies: int) -> None:
+        """Queue a file again that the limits kept out of the cache, if lazies will still take it."""
+        if entry.needs_space and entry.state is EntryState.DIRECT and lazies > 0 and not self._closed:
+            entry.state = EntryState.QUEUED
+            self._queue[entry] = None
+            self._file_queued.notify()
 
     def _finish(self, entry: CacheEntry, fetched: Fetched | None, extent: Extent | None) -> None:
         entry.extent = extent
@@ -249,6 +255,7 @@ class CacheFetcher:
             with self._lock:
                 while self._is_full(len(data)) and not self._closed:
                     if not may_wait or entry.waiters or not entry.lazies or len(data) > self.max_bytes:
+                        entry.needs_space = len(data) <= self.max_bytes
                         return None
                     # With a timeout: a lazy that is collected in this thread while it holds the lock wakes no thread.
                     self._space_freed.wait(_SPACE_POLL_S)
@@ -332,8 +339,8 @@ class CacheEntry:
     """
 
     __slots__ = (
-        "error", "extent", "fetched", "fetcher", "is_pickle", "keeps_value", "key", "lazies", "source", "state",
-        "waiters",
+        "error", "extent", "fetched", "fetcher", "is_pickle", "keeps_value", "key", "lazies", "needs_space", "source",
+        "state", "waiters",
     )  # fmt: skip
 
     def __init__(self, fetcher: CacheFetcher, key: tuple[FileStore[Any], str] | None, *, keeps_value: bool) -> None:
@@ -347,6 +354,7 @@ class CacheEntry:
         self.is_pickle = False
         self.source: SourceInfo | None = None
         self.error: BaseException | None = None  # raised by the fetching thread, for the first lazy that takes it
+        self.needs_space = False  # the limits kept it out of the cache
         self.fetched: Fetched | None = None  # set only if threads wait and the cache has no space
 
     def read_store(self) -> Fetched:

@@ -7,7 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -637,3 +637,16 @@ def test_validation_is_not_a_mix_that_continues(data: Mixes) -> None:
         return get_val_dataset(data.folder / name, worker_config=config, batch_size=2, task_encoder=Plain())
 
     assert "another dataset or pipeline" in refusal(partial(build, name="b"), state_of(partial(build, name="a"), 3))
+
+
+def test_a_small_dataset_below_a_blend_by_hand_may_get_others(data: Mixes) -> None:
+    def mixed(parts: int, config: WorkerConfig) -> SavableDataset[Any]:
+        some = replace(config, lanes=48)
+        return BlendDataset(*((train(data.folder / name, some), 1) for name in "ab"[:parts]))
+
+    for before, after in ((1, 2), (2, 1)):
+        states = state_of(partial(mixed, before))
+        assert "deal" not in states[0]
+        loader = get_savable_loader(mixed(after, WorkerConfig(rank=0, world_size=1, num_workers=0)))
+        loader.restore_state_global(states, allow_mix_change=True)
+        assert next(iter(loader)) is not None

@@ -113,3 +113,11 @@ def test_a_program_that_ends_within_an_iteration_prints_nothing(
     script.write_text(RUNNING.format(arguments=[str(data), *workers]))
     assert scripts.run(script, folder=tmp_path) == ""
     assert script.with_suffix(".err").read_text() == ""
+
+
+def test_a_script_that_ends_as_it_is_prints_nothing(tmp_path: Path) -> None:
+    data = write_dataset(tmp_path / "data", {"a.tar": texts(0, 20)})
+    script = tmp_path / "program.py"
+    script.write_text(RUNNING.format(arguments=[str(data), "0"]).replace('if __name__ == "__main__":', "if True:"))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert (done.stdout, done.stderr) == ("", "")

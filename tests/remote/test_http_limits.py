@@ -82,6 +82,11 @@ def test_what_has_no_end_is_cut_off(server: HostileServer, name: str) -> None:
     assert len(server.requests) == (6 if name == "redirects" else 1)
 
 
+def test_an_answer_without_content_is_no_file(server: HostileServer) -> None:
+    server.answers[""] = whole(b"", status="204 No Content")
+    assert "204" in failure_of(client_of(server), f"{server.url}/x").cause
+
+
 @pytest.mark.parametrize("start", [b"", HEAD, HEAD + b"Content-Length: 1000\r\n\r\n", CHUNKED + b"1000\r\n"])
 def test_a_byte_at_a_time_is_too_slow(server: HostileServer, start: bytes) -> None:
     server.answers[""] = endless(start, b"X", pause_s=0.01)

@@ -56,6 +56,7 @@ def _with_forked_workers(build: Callable[P, T]) -> Callable[P, T]:
             options["multiprocessing_context"] = "fork"
         return build(*arguments, **options)
 
+    with_forked_workers.__module__ = __name__  # where it is found, also by pickle
     return with_forked_workers
 
 

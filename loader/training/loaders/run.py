@@ -17,6 +17,7 @@ from ...pipeline.reading.read import ReadDataset
 from ...progress_bar import progress_bar
 from ..states.lane_checks import check_item_ids, check_lane_states
 from ..states.mix_history import MixChanges
+from ..states.mixes.change import nests_states
 from ..states.mixes.differences import run_differences
 from ..states.mixes.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.run_state import ENDLESS, RunState
@@ -434,6 +435,6 @@ def _sources(dataset: SavableDataset[Any]) -> Iterator[str]:
 
 
 def _dealt_samples(chain: SavableDataset[Any], lanes: int) -> int:
-    while len(chain.inputs) == 1:
+    while len(chain.inputs) == 1 and not nests_states(chain):  # else its lanes are inputs of others
         chain = chain.inputs[0]
     return chain.dealt_samples(lanes) if isinstance(chain, ReadDataset) else 0

@@ -147,7 +147,7 @@ def end_of_worker(host: LaneHost, lanes: Sequence[RunningLane]) -> ExitStack:
         host.cache_pool.worker_init()
         stack.callback(host.cache_pool.worker_close)
     for lane in lanes:
-        stack.callback(lane.close)
+        stack.callback(lane.close, stack)
     return stack
 
 
@@ -196,11 +196,10 @@ class RunningLane:
                 self._running = self._dataset.open(self._lane, self._state)
             return self._neighbours.reach(stage)
 
-    def close(self) -> None:
-        """Release what the datasets of users in this lane have opened."""
-        with ExitStack() as stack:
-            for closer in self._lane.context.closers:
-                stack.callback(closer)
+    def close(self, stack: ExitStack) -> None:
+        """Let a stack that is being closed release what the datasets of users in this lane have opened."""
+        for closer in self._lane.context.closers:
+            stack.callback(closer)
         self._lane.context.closers = []
 
     @property

@@ -13,8 +13,9 @@ import pytest
 import torch
 from megatron.energon import get_loader
 from megatron.energon.flavors.webdataset.aggregator_pool import AggregatorPool, BaseAggregator
-from megatron.energon.flavors.webdataset.indexing import IndexSample, SqliteIndexWriter
+from megatron.energon.flavors.webdataset.indexing import DuplicateSampleKeyError, IndexSample, SqliteIndexWriter
 from megatron.energon.metadataset.metadataset_v2 import AuxFilesystemReference
+from megatron.energon.wrappers.buffer import SavableSampleBuffer
 
 import loader
 from loader import (
@@ -105,12 +106,21 @@ class Collector(BaseAggregator[Any, Any]):  # type: ignore[misc] # type checkers
         return self.items
 
 
+class OddError(Exception):
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} and {second}")
+
+
 def pool_of(workers: int, *tasks: str) -> AggregatorPool[Any, Any, Any]:
     def items_of(task: str) -> list[str]:
         if task == "bad":
             raise ValueError("a bad task")
         if task == "killed":
             os._exit(9)
+        if task == "key":
+            raise DuplicateSampleKeyError("k")
+        if task == "odd":
+            raise OddError("this", "that")
         return [task]
 
     pool = AggregatorPool(workers, items_of, Collector())
@@ -124,6 +134,13 @@ def test_a_pool_works_on_tasks_that_its_aggregator_adds_and_raises_their_errors(
     assert pool_of(workers, "a", "more", "b").process() == ["a", "more", "b", "last"]
     with pytest.raises(ValueError, match="a bad task"):
         pool_of(workers, "a", "bad", "b").process()
+
+
+def test_errors_that_do_not_pickle_arrive_as_texts() -> None:
+    with pytest.raises(DuplicateSampleKeyError, match="'k'"):
+        pool_of(1, "key").process()
+    with pytest.raises(RuntimeError, match="this and that"):
+        pool_of(1, "odd").process()
 
 
 def test_a_killed_worker_ends_the_pool() -> None:
@@ -188,3 +205,12 @@ def test_a_decoder_of_another_class_is_another_pipeline() -> None:
     saved = ["decode", {"decoder": "A(x=1)"}, 1]
     assert with_decoders_of(["decode", {"decoder": "B(x=1)"}, 1], saved, []) == saved
     assert with_decoders_of(["decode", {}, 1], saved, []) == saved
+
+
+def test_a_buffer_whose_samples_have_no_keys_stays_as_it_was(captions: Path) -> None:
+    dataset = get_train_dataset(captions, worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0))
+    buffer = SavableSampleBuffer(dataset)
+    with pytest.raises(ValueError, match="expected a restore key for each of 2 samples, found 1"):
+        buffer.extend(iter(["a", "b"]), [(1,)])
+    buffer.extend(iter(["a", "b"]), [(1,), (2,)])
+    assert (len(buffer), buffer.buffer, buffer.restore_key()) == (2, ["a", "b"], ((1,), (2,)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import pickle
@@ -32,6 +33,7 @@ from loader.stores import (
     PrimaryFileStore,
     SystemFileStore,
 )
+from loader.stores.scratch_file import Extent
 from tests.processes import wait_until
 from tests.unit.stores.recording_store import RecordingStore, content
 
@@ -201,6 +203,31 @@ def test_a_file_that_was_got_before_its_turn_is_still_fetched_ahead_for_its_othe
     wait_until(lambda: pool.current_cache_count == 1)
     assert lazies[3].get() == content("c")
     assert pool.current_cache_count == 0
+    pool.close()
+
+
+def test_a_file_that_is_got_while_its_thread_waits_for_room_is_read_once_more_at_most(tmp_path: Path) -> None:
+    pool, store = make_pool(tmp_path, max_cache_count=1, num_workers=1), RecordingStore()
+    lazies = [pool.get_lazy(store, name) for name in "abb"]
+    wait_until(lambda: store.read == ["a", "b"])  # the thread waits with b
+    assert lazies[1].get() == content("b")
+    wait_until(lambda: store.read == ["a", "b", "b"])  # for the other lazy
+    assert lazies[2].get() == content("b")
+    assert store.read == ["a", "b", "b"]
+    pool.close()
+
+
+def test_a_full_disk_is_tried_once_for_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(Extent, "write", full)
+    pool, store = make_pool(tmp_path, num_workers=1), RecordingStore()
+    lazies = [pool.get_lazy(store, name) for name in "ab"]
+    wait_until(lambda: is_idle(pool))
+    assert store.read == ["a", "b"]
+    assert [lazy.get() for lazy in lazies] == [content("a"), content("b")]
+    assert store.read == ["a", "b", "a", "b"]
     pool.close()
 
 

@@ -53,8 +53,12 @@ class SavableSampleBuffer(BaseWrapperDataset[T_sample]):
             samples: The samples.
             restore_keys: Their restore keys; None takes those that they have.
         """
+        samples = list(samples)
+        keys = list(map(get_sample_restore_key, samples) if restore_keys is None else restore_keys)
+        if len(keys) != len(samples):
+            raise ValueError(f"expected a restore key for each of {len(samples)} samples, found {len(keys)}")
         self.buffer.extend(samples)
-        self._keys += map(get_sample_restore_key, samples) if restore_keys is None else restore_keys
+        self._keys += keys
 
     def append_iter(self) -> Generator[T_sample, None, None]:
         """Iterate the dataset; append each sample, and yield it."""
@@ -89,9 +93,11 @@ class SavableSampleBuffer(BaseWrapperDataset[T_sample]):
         return self.buffer[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self.buffer[index] = value
         is_range = isinstance(index, slice)
-        self._keys[index] = list(map(get_sample_restore_key, value)) if is_range else get_sample_restore_key(value)
+        value = list(value) if is_range else value
+        keys = list(map(get_sample_restore_key, value)) if is_range else get_sample_restore_key(value)
+        self.buffer[index] = value
+        self._keys[index] = keys
 
     def __delitem__(self, index: int | slice) -> None:
         del self.buffer[index]

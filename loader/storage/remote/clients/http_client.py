@@ -174,7 +174,7 @@ class HttpClient:
             try:
                 location = answer.headers.get("Location")
                 if answer.status not in _REDIRECTS or not location:
-                    _check_status(answer, is_range="Range" in (headers or {}))
+                    _check_status(answer, method, is_range="Range" in (headers or {}))
                     yield answer
                     return
                 url = _redirected(url, location)
@@ -350,8 +350,9 @@ def _connect_cause(error: Exception) -> str:
     return "the connection was refused" if isinstance(error, ConnectionRefusedError) else "no connection"
 
 
-def _check_status(answer: LimitedAnswer, *, is_range: bool) -> None:
-    if answer.status in (200, 204) or (answer.status == 206 and is_range):
+def _check_status(answer: LimitedAnswer, method: str, *, is_range: bool) -> None:
+    is_done = answer.status == 200 or (answer.status == 204 and method == "DELETE")
+    if is_done or (answer.status == 206 and is_range):
         return
     cause = f"{answer.status} {http.client.responses.get(answer.status, '')}".strip()
     wait = answer.headers.get("Retry-After", "")

@@ -1,5 +1,7 @@
 """Worker processes that make items of tasks, and an aggregator in this process that receives them in order."""
 
+import pickle
+import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -102,4 +104,11 @@ class AggregatorPool(Generic[T_input_data, T_aggregation_data, T_result]):
 
 
 def _items_of(task: Any) -> list[Any]:
-    return list(_produce[-1](task))
+    try:
+        return list(_produce[-1](task))
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
+        except Exception:  # noqa: BLE001 - of the error's own class
+            raise RuntimeError("".join(traceback.format_exception(error))) from None
+        raise

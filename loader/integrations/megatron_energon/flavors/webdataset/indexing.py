@@ -67,6 +67,9 @@ class DuplicateSampleKeyError(EnergonError, RuntimeError):
         super().__init__(f"Duplicate sample key encountered while indexing: {sample_key!r}")
         self.sample_key = sample_key
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.sample_key,)
+
 
 class SqliteIndexWriter:
     """Write ``index.sqlite`` row by row; use it as a context manager, or call :meth:`close`.

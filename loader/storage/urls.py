@@ -91,12 +91,15 @@ def normal_url(path: str) -> str:
     Raises:
         ConfigError: The path leads out of its bucket.
 
-    >>> normal_url("s3://bucket/x/../coco/./a"), normal_url("x/../coco")
-    ('s3://bucket/coco/a', 'x/../coco')
+    >>> normal_url("s3://bucket/x/../coco/./a"), normal_url("x/../coco"), normal_url("https://host/a?b=1/../2")
+    ('s3://bucket/coco/a', 'x/../coco', 'https://host/a?b=1/../2')
     """
     protocol, _, rest = path.partition("://")
-    is_plain = not protocol.isidentifier() or {".", ".."}.isdisjoint(rest.split("/"))
-    return path if is_plain or path.startswith(_LOCAL_PREFIXES) else _normal_url(path, written=path)
+    place = rest.partition("?")[0] if protocol in ("http", "https") else rest
+    is_plain = not protocol.isidentifier() or {".", ".."}.isdisjoint(place.split("/"))
+    if is_plain or path.startswith(_LOCAL_PREFIXES):
+        return path
+    return _normal_url(f"{protocol}://{place}", written=path) + rest[len(place) :]
 
 
 def _normal_url(url: str, *, written: str) -> str:

@@ -109,13 +109,16 @@ class FileStoreCachePool(CachePool):
 
     @max_cache_size.setter
     def max_cache_size(self, size_bytes: int) -> None:
-        self._max_bytes = size_bytes
-        self._set_limits()
+        self._set_limits(size_bytes, self._max_count)
 
     @property
     def max_cache_size_gbytes(self) -> float:
         """The same size in GiB."""
         return self._max_bytes / (1 << 30)
+
+    @max_cache_size_gbytes.setter
+    def max_cache_size_gbytes(self, size: float) -> None:
+        self.max_cache_size = int(size * (1 << 30))
 
     @property
     def max_cache_count(self) -> int:
@@ -124,10 +127,12 @@ class FileStoreCachePool(CachePool):
 
     @max_cache_count.setter
     def max_cache_count(self, count: int) -> None:
-        self._max_count = count
-        self._set_limits()
+        self._set_limits(self._max_bytes, count)
 
-    def _set_limits(self) -> None:
+    def _set_limits(self, size_bytes: int, count: int) -> None:
+        if min(size_bytes, count) < 1:
+            raise ConfigError(f"expected limits of at least 1 byte and 1 file, found {size_bytes} and {count}")
+        self._max_bytes, self._max_count = size_bytes, count
         fetcher = self._fetchers.get(os.getpid())
         if fetcher is not None:
             fetcher.max_bytes, fetcher.max_count = self._max_bytes, self._max_count

@@ -243,6 +243,10 @@ def test_limits_that_are_set_later_hold_for_files_that_wait(tmp_path: Path) -> N
     wait_until(lambda: "d" in store.read)
     assert (pool.current_cache_count, pool.max_cache_size_gbytes) == (3, 3 * FILE / (1 << 30))
     assert pickle.loads(pickle.dumps(pool)).max_cache_size == 3 * FILE
+    pool.max_cache_size_gbytes = 0.5
+    with pytest.raises(ConfigError, match="expected limits of at least 1 byte and 1 file, found 536870912 and 0"):
+        pool.max_cache_count = 0
+    assert (pool.max_cache_size, pool.max_cache_count) == (1 << 29, 100)
     pool.close()
 
 

@@ -149,7 +149,7 @@ def with_decoders_of(now: Any, saved: Any, changed: list[str]) -> Any:
     >>> with_decoders_of(["decode", {"decoder": "D(b=2)"}, 7], ["decode", {"decoder": "D(b=1)"}, 5], changed := [])
     ['decode', {'decoder': 'D(b=2)'}, 5]
     >>> changed
-    ['D(b=1) → D(b=2)']
+    ['b=1 → b=2']
     """
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
         kept = {key: with_decoders_of(now.get(key), value, changed) for key, value in saved.items()}
@@ -158,7 +158,10 @@ def with_decoders_of(now: Any, saved: Any, changed: list[str]) -> Any:
             return kept
         if not str(after).startswith(before.partition("(")[0] + "("):
             return kept  # another class
-        changed.append(f"{short_key(before)} → {after}")
+        options, now_options = (set(one.partition("(")[2].rstrip(")").split(", ")) for one in (before, str(after)))
+        changed.append(
+            f"{short_key(', '.join(sorted(options - now_options)))} → {', '.join(sorted(now_options - options))}"
+        )
         return {**kept, "decoder": after}
     if isinstance(saved, list | tuple) and isinstance(now, list | tuple) and len(saved) == len(now):
         return [with_decoders_of(*pair, changed) for pair in zip(now, saved, strict=True)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import pickle
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from megatron.energon import get_loader
+from megatron.energon.flavors.webdataset import aggregator_pool
 from megatron.energon.flavors.webdataset.aggregator_pool import AggregatorPool, BaseAggregator
 from megatron.energon.flavors.webdataset.indexing import DuplicateSampleKeyError, IndexSample, SqliteIndexWriter
 from megatron.energon.metadataset.metadataset_v2 import AuxFilesystemReference
@@ -136,11 +138,13 @@ def test_a_pool_works_on_tasks_that_its_aggregator_adds_and_raises_their_errors(
         pool_of(workers, "a", "bad", "b").process()
 
 
-def test_errors_that_do_not_pickle_arrive_as_texts() -> None:
-    with pytest.raises(DuplicateSampleKeyError, match="'k'"):
-        pool_of(1, "key").process()
-    with pytest.raises(RuntimeError, match="this and that"):
-        pool_of(1, "odd").process()
+def test_errors_that_do_not_pickle_leave_a_worker_as_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aggregator_pool, "_produce", [pool_of(1).user_produce_data])
+    with pytest.raises(DuplicateSampleKeyError) as kept:
+        aggregator_pool._items_of("key")
+    assert str(pickle.loads(pickle.dumps(kept.value))) == str(kept.value)
+    with pytest.raises(RuntimeError, match="OddError: this and that"):
+        aggregator_pool._items_of("odd")
 
 
 def test_a_killed_worker_ends_the_pool() -> None:

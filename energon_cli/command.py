@@ -266,7 +266,7 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str
 
 
 def _write_options(ctx: click.Context, formatter: click.HelpFormatter, parameters: Sequence[click.Parameter]) -> None:
-    """Write the options of a command, then those of all commands and the rule of the variables."""
+    """Write the options of a command, then the common options, and how environment variables set them."""
     sections: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
     for one in parameters:
         record = _record(one, ctx)

@@ -42,7 +42,7 @@ _STATIC = Path(__file__).parent / "static"
 
 
 class _AnyPath(Convertor[str]):
-    """The rest of a path; unlike that of Starlette also with line ends, which keys may contain."""
+    """The rest of a path. It may contain line ends, as keys may, which Starlette's ``path`` refuses."""
 
     regex = r"[\s\S]*"
 

@@ -132,7 +132,7 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
 
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
-    """Prompt for the split; return a ratio, or an empty text for that of the sources."""
+    """Prompt for the split; return a ratio, or an empty text to keep the split parts of the sources."""
     from ..prepare.menus import validator
     from ..prepare.prompts import ask_text, select
 

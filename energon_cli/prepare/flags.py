@@ -81,7 +81,7 @@ class PrepareFlags:
 
 
 def given_flags(context: click.Context, *, apart_from: AbstractSet[str]) -> list[str]:
-    """Return the flags on the command line, without those of the named parameters."""
+    """Return the flags on the command line, except the flags of the named parameters."""
     return [
         parameter.opts[0]
         for parameter in context.command.params

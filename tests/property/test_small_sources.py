@@ -67,4 +67,4 @@ def test_a_file_that_nothing_shuffles_arrives_in_its_order(samples: int, lanes: 
     ids=["no fixed batches", "4 samples a lane", "draws with replacement", "a blend"],
 )
 def test_other_sources_have_a_stream_in_each_lane(samples: list[int], settings: dict[str, Any]) -> None:
-    assert plan_of(**settings).dealt_samples(samples, 48) is None
+    assert plan_of(**settings).chunk_samples(samples, 48) is None

@@ -94,10 +94,11 @@ class ShuffledPlan:
         """True if nothing is shuffled."""
         return self.shuffle_buffer <= 1 and all(together is None for together in self.epochs_together)
 
-    def dealt_samples(self, samples: Sequence[int], lanes: int) -> int | None:
+    def chunk_samples(self, samples: Sequence[int], lanes: int) -> int | None:
         """Return the samples of the chunks that lanes take from one stream; None if each lane has its own stream."""
         if self.is_sequential:
             return self.chunk
+        # A share of so few samples would make a lane repeat some before another lane has had all.
         is_plain = self.repeats and self.schedule is None and self.epochs_together != (WITH_REPLACEMENT,)
         return self.deal if is_plain and len(samples) == 1 and samples[0] < SLICES_PER_LANE * lanes else None
 
@@ -198,7 +199,7 @@ def samples_of_round(samples: Sequence[int], weights: Sequence[float]) -> int:
 @lru_cache(maxsize=64)  # shared by all lanes of a process
 def _shuffled_order(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
     sources = _source_orders(plan, samples, seed, range(len(samples)))
-    chunk = plan.dealt_samples(samples, lanes)
+    chunk = plan.chunk_samples(samples, lanes)
     streams = lanes if chunk is None else 1
     if chunk is not None and not plan.is_sequential:  # an epoch of few samples is a permutation of single samples
         sources = tuple(replace(source, slice_length=1) for source in sources)

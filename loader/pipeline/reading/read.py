@@ -186,7 +186,7 @@ class ReadDataset(SavableDataset[Raw]):
         """Return the samples of the micro-batches that lanes take in turn from a small source; 0 if they do not."""
         if self.history is not None or not isinstance(self.plan, ShuffledPlan) or self.plan.is_sequential:
             return 0
-        return self.plan.dealt_samples([source.samples for source in self.sources], lanes) or 0
+        return self.plan.chunk_samples([source.samples for source in self.sources], lanes) or 0
 
     def lane_order(self, number: int, *, lanes: int, seed: int, is_blended: bool = False) -> LaneOrder:
         """Return the stream of a lane.

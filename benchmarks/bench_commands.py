@@ -28,10 +28,10 @@ CHANGED_SHARD = 12
 # Times only the opening, not the imports, which every training script needs.
 OPEN_INDEX = """
 import sys, time
-from loader.format.dataset_folder import DatasetFolder
+from loader.dataset.opening import folder_at
 path, samples, key = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 start = time.perf_counter()
-index = DatasetFolder(path).index
+index = folder_at(path).index
 count = len(index)
 opened = time.perf_counter()
 found = index.find(key)

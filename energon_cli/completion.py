@@ -13,6 +13,9 @@ from itertools import islice, takewhile
 import click
 from click.shell_completion import CompletionItem
 
+from loader.dataset.opening import folder_at
+from loader.format.dataset_ref import DatasetRef
+
 _MAX_CANDIDATES = 100
 _MAX_KEYS = 200_000  # of one shard: reading more would keep the shell waiting
 
@@ -81,7 +84,6 @@ def _keys_and_parts(ctx: click.Context, incomplete: str) -> list[CompletionItem]
 
 
 def _names_of_parts(ctx: click.Context) -> Sequence[str]:
-    from loader.format import DatasetFolder
     from loader.format.documents import is_metadataset
 
     path = _path(ctx)
@@ -90,15 +92,13 @@ def _names_of_parts(ctx: click.Context) -> Sequence[str]:
 
         with open(path, encoding="utf-8") as file:
             return list(yaml.safe_load(file)["splits"])
-    split = DatasetFolder(path, split_config=ctx.params.get("split_config") or "split.yaml").split
+    split = folder_at(DatasetRef(path, split_config=ctx.params.get("split_config") or "split.yaml")).split
     return [] if split is None else list(split.split_parts)
 
 
 def _keys(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a shard, then a key in it. Many candidates are cut to the characters that differ first."""
-    from loader.format import DatasetFolder
-
-    dataset = DatasetFolder(_path(ctx))
+    dataset = folder_at(_path(ctx))
     index = dataset.index
     shards = [shard for shard in index.shards if _either_starts(f"{shard.name}/", incomplete)]
     if len(shards) > 1:

@@ -138,7 +138,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "where": _shared(
         "--where",
         metavar="CONDITION",
-        callback=checked("loader.format.query", "Condition"),
+        callback=checked("loader.dataset.query", "Condition"),
         help="Only samples with these values of columns.",
     ),
     "yes": _flag("--yes", help="Never prompt; accept the proposals for all choices without a flag."),

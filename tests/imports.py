@@ -11,7 +11,7 @@ from PIL import Image
 from loader.convert.importing.plan import ImportPlan, ImportReport
 from loader.convert.importing.run import run_import
 from loader.convert.sources.source import Source
-from loader.format.dataset_folder import DatasetFolder
+from loader.dataset.opening import folder_at
 
 Samples = dict[str, dict[str, bytes]]
 
@@ -25,7 +25,7 @@ def picture(number: int, form: str = "JPEG") -> bytes:
 def imported(source: Source, output: Path, **settings: Any) -> tuple[Samples, ImportReport]:
     """Import a source; return the samples of the dataset by key, and the report."""
     report = run_import(ImportPlan(sources=(source,), output=str(output), **settings))
-    folder = DatasetFolder(str(output))
+    folder = folder_at(str(output))
     try:
         samples = {folder.index.key(number): dict(folder.read_parts(number)) for number in range(len(folder.index))}
     finally:

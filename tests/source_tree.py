@@ -27,6 +27,8 @@ LAYERS = (
     "loader.storage",
     "loader.accounting",
     "loader.format",
+    "loader.dataset",
+    "loader.lint",
     "loader.order",
     "loader.metadataset",
     "loader.convert",

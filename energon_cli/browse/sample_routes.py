@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from loader.format.query import SampleQuery, find_samples
+from loader.dataset.query import SampleQuery, find_samples
 from loader.inspect import PictureError
 from loader.inspect.browse import (
     BrowsedDataset,

@@ -14,7 +14,7 @@ from ..extract.query_options import query_options
 from ..options import shared_options
 
 if TYPE_CHECKING:
-    from loader.format.query import SampleQuery
+    from loader.dataset.query import SampleQuery
     from loader.inspect.exclude import ExcludeReport, ExcludeRequest, ListedExclusions
 
 
@@ -80,9 +80,9 @@ def exclude(
         List what is excluded, and undo the last:
             energon exclude /data/coco --list
     """
+    from loader.dataset.query import SampleQuery
     from loader.format import usable_cores
     from loader.format.documents import is_metadataset
-    from loader.format.query import SampleQuery
     from loader.inspect import exclude as library
 
     from ..console import print_json

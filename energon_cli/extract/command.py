@@ -15,7 +15,7 @@ from ..sizes import parse_size_or_megabytes
 from .query_options import copy_options
 
 if TYPE_CHECKING:
-    from loader.format.query import SampleQuery
+    from loader.dataset.query import SampleQuery
 
 
 @energon_command("extract", short_help="Copy samples to files, tar shards or lines of JSON.")

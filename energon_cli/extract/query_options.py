@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from loader.format import DatasetFolder
+    from loader.dataset.dataset import Dataset
+    from loader.dataset.query import SampleQuery, Values
     from loader.format.documents import ValueName
-    from loader.format.query import SampleQuery, Values
 
 _CRITERIA = ("split_parts", "keys_from", "key_column", "where", "computes", "filter_name", "keys")
 
@@ -75,7 +75,7 @@ def _make_query(
         ConfigError: The file of keys is a table without such a column.
         StorageError: The file of keys cannot be read.
     """
-    from loader.format.query import SampleQuery, keys_and_origins
+    from loader.dataset.query import SampleQuery, keys_and_origins
 
     listed, origins = ([], {}) if keys_from is None else keys_and_origins(keys_from, column=key_column)
     return SampleQuery(
@@ -90,7 +90,7 @@ def _make_query(
 
 
 def compute_with_consent(
-    folder: DatasetFolder, names: Sequence[ValueName], samples: npt.NDArray[np.int64], *, computes: bool
+    folder: Dataset, names: Sequence[ValueName], samples: npt.NDArray[np.int64], *, computes: bool
 ) -> Mapping[ValueName, Values]:
     """Compute values that are no column, and offer to keep them; what takes long, only with consent.
 
@@ -105,8 +105,8 @@ def compute_with_consent(
         click.UsageError: It would take long, and there is no terminal to ask in.
         click.Abort: The user does not consent.
     """
+    from loader.dataset.query import only_value, write_command
     from loader.format import usable_cores
-    from loader.format.query import only_value, write_command
     from loader.inspect import plural
     from loader.inspect.stats import compute_values, estimate_values, value_names
 

@@ -12,9 +12,9 @@ from ..dataset_path import check_path, given_name
 from ..options import shared_options
 
 if TYPE_CHECKING:
-    from loader.format.lint import LintReport
     from loader.inspect import LintRequest
     from loader.inspect.browse import PageLinks
+    from loader.lint import LintReport
 
 
 @energon_command("lint", short_help="Check a dataset and list all its faults.")
@@ -183,9 +183,9 @@ def _checked_unit(path: str, *, level: str, fix: bool, split_parts: tuple[str, .
     Raises:
         click.BadParameter: It has no split, which a flag needs.
     """
+    from loader.dataset.unprepared import is_prepared
     from loader.format import open_dataset_storage
     from loader.format.documents import is_metadataset, is_record_file, is_tar_file
-    from loader.format.unprepared import is_prepared
     from loader.inspect import is_only_media_folder
     from loader.storage import is_url
 

@@ -16,9 +16,9 @@ from ..console import output_console, print_json
 from .report import lint_document, show_lint
 
 if TYPE_CHECKING:
-    from loader.format.lint import Finding, LintReport
     from loader.inspect import ExcludedSamples, LintRequest
     from loader.inspect.browse import PageLinks
+    from loader.lint import Finding, LintReport
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

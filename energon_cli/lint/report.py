@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from loader.format.lint import Finding, FindingGroup, LintReport
     from loader.inspect.browse import PageLinks
+    from loader.lint import Finding, FindingGroup, LintReport
 
 _MAX_EXAMPLES = 3  # of findings of one cause
 
@@ -79,8 +79,8 @@ def show_lint(
         with_advice: Say whether ``--fix`` would exclude samples.
         pages: The pages of samples, which findings link to; None for none.
     """
-    from loader.format.lint import FindingGroup, group_findings
     from loader.format.media import TRAITS
+    from loader.lint import FindingGroup, group_findings
 
     from ..console import show_note
     from ..links import supports_links

@@ -12,7 +12,7 @@ from ..extract.query_options import query_options
 from ..options import shared_options
 
 if TYPE_CHECKING:
-    from loader.format.query import SampleQuery
+    from loader.dataset.query import SampleQuery
     from loader.inspect.stats import StatsReport
 
 

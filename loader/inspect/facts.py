@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.unprepared.scan import scan_tars
+from ..dataset.unprepared.tar_folder import find_tars, is_unprepared
 from ..errors import EnergonError
 from ..format import nv_meta
 from ..format.columns.column import open_column
-from ..format.dataset_folder import DatasetFolder
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig
@@ -19,8 +23,6 @@ from ..format.index.layout import SampleIndex
 from ..format.media.metadata import is_media_folder
 from ..format.records.record_file import RecordFile, open_record_file
 from ..format.unfinished import left_sentence
-from ..format.unprepared.scan import scan_tars
-from ..format.unprepared.tar_folder import find_tars, is_unprepared
 from ..storage import Storage, open_parent
 from .media_summary import media_facts, media_folder_facts
 from .unprepared import one_line, scan_note
@@ -68,16 +70,18 @@ def path_facts(
     if is_unprepared(storage, meta_folder):
         return tar_facts(path, workers=workers, on_progress=on_progress)
     return dataset_facts(
-        DatasetFolder(
-            path,
-            split_config=split_config or nv_meta.SPLIT_YAML,
-            dataset_config=dataset_config or nv_meta.DATASET_YAML,
-            meta_folder=meta_folder,
+        folder_at(
+            DatasetRef(
+                path,
+                split_config=split_config or nv_meta.SPLIT_YAML,
+                dataset_config=dataset_config or nv_meta.DATASET_YAML,
+                meta_folder=meta_folder,
+            )
         )
     )
 
 
-def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
+def dataset_facts(dataset: Dataset) -> dict[str, Any]:
     """Return the facts about a prepared folder of shards."""
     index = dataset.index
     config = dataset.config
@@ -142,7 +146,7 @@ def tar_facts(path: str, *, workers: int = 1, on_progress: Callable[[int, int], 
     }
 
 
-def _filter_facts(dataset: DatasetFolder) -> list[dict[str, Any]]:
+def _filter_facts(dataset: Dataset) -> list[dict[str, Any]]:
     facts: list[dict[str, Any]] = []
     for name in filter_names(dataset.storage):
         try:
@@ -152,7 +156,7 @@ def _filter_facts(dataset: DatasetFolder) -> list[dict[str, Any]]:
     return facts
 
 
-def _column_facts(dataset: DatasetFolder) -> list[dict[str, Any]]:
+def _column_facts(dataset: Dataset) -> list[dict[str, Any]]:
     facts: list[dict[str, Any]] = []
     for name in dataset.column_names():
         try:
@@ -184,7 +188,7 @@ def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:
     }
 
 
-def _split_facts(dataset: DatasetFolder, split: SplitConfig | None) -> list[dict[str, Any]]:
+def _split_facts(dataset: Dataset, split: SplitConfig | None) -> list[dict[str, Any]]:
     if split is None:
         return []
     shard_counts = dataset.shard_counts

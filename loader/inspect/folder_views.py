@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
 from ..errors import ConfigError, EnergonError
-from ..format.dataset_folder import DatasetFolder
+from ..format.dataset_ref import DatasetRef
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
-from ..format.nv_meta import DATASET_YAML, SPLIT_YAML, open_dataset_storage
+from ..format.nv_meta import open_dataset_storage
 from ..format.records.record_file import RecordReader, record_number
 from ..storage import Storage
 from .fields import FieldView, describe_part
@@ -39,11 +41,13 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
         ConfigError: The split part or key does not exist.
         StorageError: The dataset is missing or not prepared.
     """
-    dataset = DatasetFolder(
-        request.path,
-        split_config=request.split_config or SPLIT_YAML,
-        dataset_config=request.dataset_config or DATASET_YAML,
-        meta_folder=request.meta_folder,
+    dataset = folder_at(
+        DatasetRef(
+            request.path,
+            split_config=request.split_config,
+            dataset_config=request.dataset_config,
+            meta_folder=request.meta_folder,
+        )
     )
     build = None if request.crude else make_build(dataset, request)
     selection = _select_samples(dataset, request)
@@ -74,7 +78,7 @@ def place_text(selection: Selection | MixOrder, place: int, *, shuffled: bool) -
     return f"{text}, drawn as number {format_count(place)}" if shuffled else text
 
 
-def _select_samples(dataset: DatasetFolder, request: PreviewRequest) -> Selection:
+def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
     if request.key is not None:
         found = dataset.index.find(request.key)
         if not found:

@@ -9,12 +9,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
 from ..errors import EnergonError, TrustError
-from ..format.dataset_folder import DatasetFolder
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import open_file_filter
-from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..format.records.record_file import RecordReader, open_record_path, record_number
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.joins.open_join import open_join
@@ -65,12 +66,14 @@ def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
     return _Samples(leaf, request)
 
 
-def _open_folder(dataset: LeafPlan | JoinMember) -> DatasetFolder:
-    return DatasetFolder(
-        dataset.path,
-        split_config=dataset.split_config or SPLIT_YAML,
-        dataset_config=dataset.dataset_config or DATASET_YAML,
-        meta_folder=dataset.meta_folder,
+def _open_folder(dataset: LeafPlan | JoinMember) -> Dataset:
+    return folder_at(
+        DatasetRef(
+            dataset.path,
+            split_config=dataset.split_config,
+            dataset_config=dataset.dataset_config,
+            meta_folder=dataset.meta_folder,
+        )
     )
 
 

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..accounting.large_parts import CHECKED_JSON_BYTES
+from ..dataset.dataset import Dataset
+from ..dataset.exclusions.change import exclude_names
+from ..dataset.opening import folder_at
+from ..dataset.unprepared.tar_folder import find_tars, is_prepared, is_unprepared
 from ..errors import ConfigError, EnergonError
-from ..format.dataset_folder import DatasetFolder
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig, parse_split_config
-from ..format.exclusions.change import exclude_names
-from ..format.lint.report import Finding, LintProgress, LintReport, SampleCheck
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML, open_dataset_storage
-from ..format.unprepared.tar_folder import find_tars, is_prepared, is_unprepared
+from ..lint.report import Finding, LintProgress, LintReport, SampleCheck
 from ..storage import EPath, Storage, open_parent
 
 
@@ -81,7 +83,7 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
     """
     path = data_path(request.path)
     if is_record_file(path):
-        from ..format.lint.record_file import lint_record_file
+        from ..lint.record_file import lint_record_file
 
         storage, name = open_parent(path)
         return lint_record_file(
@@ -106,13 +108,13 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         return lint_metadataset(mix, on_progress=on_progress)
     storage = open_dataset_storage(request.path, request.meta_folder)
     if not is_tar_file(request.path) and is_only_media_folder(storage):
-        from ..format.lint.media_folder import lint_media_folder
+        from ..lint.media_folder import lint_media_folder
 
         check = make_check(None, "") if request.level == "decode" else None
         return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
     if is_tar_file(request.path) or is_unprepared(storage, request.meta_folder):
         return _lint_unprepared(request, make_check, on_progress)
-    from ..format.lint.run import LintPlan, lint_dataset
+    from ..lint.run import LintPlan, lint_dataset
 
     plan = LintPlan(
         path=request.path,
@@ -133,8 +135,8 @@ def _lint_unprepared(
     make_check: Callable[[DatasetConfig | None, str], SampleCheck],
     on_progress: Callable[[LintProgress], None] | None,
 ) -> LintReport:
-    from ..format.lint.metadata import unreadable_dataset
-    from ..format.lint.unprepared import lint_tars
+    from ..lint.metadata import unreadable_dataset
+    from ..lint.unprepared import lint_tars
 
     try:
         tars = find_tars(request.path)
@@ -174,9 +176,8 @@ def exclude_broken(
     """
     if not any(finding.is_sample for finding in report.findings):
         return ExcludedSamples(samples=0, file=split_config)
-    from ..format.dataset_folder import DatasetFolder
 
-    dataset = DatasetFolder(path, split_config=split_config, meta_folder=meta_folder)
+    dataset = folder_at(DatasetRef(path, split_config=split_config, meta_folder=meta_folder))
     samples = exclude_broken_samples(dataset, report.findings, checked=report.samples)
     return ExcludedSamples(samples=samples, file=dataset.split_file or split_config)
 
@@ -205,10 +206,9 @@ def exclusion_advice(request: LintRequest, report: LintReport) -> list[Exclusion
 
 
 def _refusal(path: str, request: LintRequest, findings: Sequence[Finding], checked: int | None) -> EnergonError | None:
-    from ..format.dataset_folder import DatasetFolder
 
     try:
-        dataset = DatasetFolder(path, split_config=request.split_config or SPLIT_YAML, meta_folder=request.meta_folder)
+        dataset = folder_at(DatasetRef(path, split_config=request.split_config, meta_folder=request.meta_folder))
         samples_to_exclude(dataset, findings, checked=checked)
     except EnergonError as error:
         return error
@@ -223,7 +223,7 @@ def _make_check(
     return DecodeCheck(config, EPath(meta_folder), trust_code, max_json_bytes=max_json_bytes)
 
 
-def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding], *, checked: int | None = None) -> int:
+def exclude_broken_samples(dataset: Dataset, findings: Iterable[Finding], *, checked: int | None = None) -> int:
     """Add broken and incomplete samples to ``exclude`` in the dataset's split file, after copying it to ``….bak``.
 
     Args:
@@ -242,7 +242,7 @@ def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding], 
     return 0 if entry is None else entry.samples
 
 
-def samples_to_exclude(dataset: DatasetFolder, findings: Iterable[Finding], *, checked: int | None = None) -> list[str]:
+def samples_to_exclude(dataset: Dataset, findings: Iterable[Finding], *, checked: int | None = None) -> list[str]:
     """Return the samples that :func:`exclude_broken_samples` would add, as ``<shard>/<key>``; writes nothing.
 
     Raises:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..accounting.kinds import TORCH
 from ..accounting.large_parts import SHOWN_JSON_BYTES
+from ..dataset.dataset import Dataset
 from ..errors import EnergonError, TrustError
-from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import is_own_module
 from ..format.nv_meta import FOLDER
 from ..storage import EPath
@@ -98,7 +98,7 @@ class PreviewRequest:
     max_json_bytes: int | None = SHOWN_JSON_BYTES
 
 
-def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bool = False) -> Build | None:
+def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = False) -> Build | None:
     """Return a function that builds the samples of a dataset; None if they are viewed as parts.
 
     Args:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..dataset.unprepared.scan import UnpreparedDataset, scan_first_samples, scan_tars
+from ..dataset.unprepared.tar_folder import TarFolder, find_tars
 from ..errors import ConfigError, EnergonError
 from ..format.documents import quoted
-from ..format.unprepared.scan import TarSamples, scan_first_samples, scan_tars
-from ..format.unprepared.tar_folder import TarFolder, find_tars
 from .folder_views import SampleViews, place_text
 from .sample_view import PreviewRequest, SampleView, place_of, view_of_sample
 from .selection import Selection
@@ -81,7 +81,7 @@ def _find_key(tars: TarFolder, request: PreviewRequest, key: str) -> SampleViews
     return SampleViews(len(found), view)
 
 
-def scan_note(tars: TarFolder, scan: TarSamples) -> str:
+def scan_note(tars: TarFolder, scan: UnpreparedDataset) -> str:
     """Return how much of tar shards was scanned: ``not prepared; scanned 3 shards``, and how to prepare a folder."""
     shards = len(scan.index.shards) + len(scan.damaged)
     extent = plural(shards, "shard")
@@ -93,7 +93,7 @@ def scan_note(tars: TarFolder, scan: TarSamples) -> str:
     return note if tars.is_file else f"{note}; to prepare: energon prepare {quoted(tars.path)}"
 
 
-def _note(request: PreviewRequest, tars: TarFolder, scan: TarSamples) -> None:
+def _note(request: PreviewRequest, tars: TarFolder, scan: UnpreparedDataset) -> None:
     if request.on_note is None:
         return
     request.on_note(scan_note(tars, scan))

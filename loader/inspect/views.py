@@ -7,11 +7,11 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from ..dataset.unprepared.tar_folder import is_unprepared
 from ..errors import ConfigError
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import open_dataset_storage
-from ..format.unprepared.tar_folder import is_unprepared
 from ..storage import short_path
 from .folder_views import SampleViews, open_file_views, open_folder_views, open_record_views, place_text
 from .sample_view import PreviewRequest, SampleView

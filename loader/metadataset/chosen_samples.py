@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..arrays import IntArray
-from ..format.query import (
+from ..dataset.query import (
     SampleQuery,
     UnknownValueError,
     find_samples,

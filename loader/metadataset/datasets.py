@@ -8,12 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
+from ..dataset.dataset import Dataset
+from ..dataset.opening import dataset_at
+from ..dataset.unprepared.temporary_index import index_temporarily
 from ..errors import ConfigError
-from ..format.dataset_folder import DatasetFolder
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.prepare.plan import ProgressCallback
-from ..format.single_file import open_samples
-from ..format.unprepared.temporary_index import index_temporarily
 from .plans.plan_leaves import plan_splits
 
 
@@ -136,7 +137,7 @@ class OpenDataset:
     name: str
     dataset: NamedDataset
     place: NamedDataset
-    folder: DatasetFolder
+    folder: Dataset
 
 
 @contextmanager
@@ -159,7 +160,7 @@ def open_datasets(
         found = []
         for one in datasets:
             place = _index_if_unprepared(one, stack, on_progress, keys)
-            folder = open_samples(place.path, split_config=place.split_config, meta_folder=place.meta_folder)
+            folder = dataset_at(DatasetRef(place.path, split_config=place.split_config, meta_folder=place.meta_folder))
             stack.callback(folder.close)
             found.append(OpenDataset(name=names.add(one.path), dataset=one, place=place, folder=folder))
         yield found

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from functools import cache
 
 from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
 from ..errors import ConfigError
-from ..format.dataset_folder import DatasetFolder
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
@@ -81,11 +83,11 @@ class LeafCounter:
         return len(open_join(join))
 
 
-def _open_folder(path: str, split_config: str, meta_folder: str | None) -> DatasetFolder:
-    return DatasetFolder(path, split_config=split_config, meta_folder=meta_folder)
+def _open_folder(path: str, split_config: str, meta_folder: str | None) -> Dataset:
+    return folder_at(DatasetRef(path, split_config=split_config, meta_folder=meta_folder))
 
 
-def _open_filter(folder: DatasetFolder, split_part: str, name: str | None) -> FilterRows | None:
+def _open_filter(folder: Dataset, split_part: str, name: str | None) -> FilterRows | None:
     return folder.filter_of_part(split_part, name)
 
 
@@ -94,13 +96,13 @@ def _count_records(path: str, kept: str | None) -> int:
     return len(file) if kept is None else len(open_file_filter(file.storage, file.name, kept, len(file)))
 
 
-def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
+def _shards(folder: Dataset, split_part: str) -> list[tuple[str, int]]:
     """Return the shards of a split part with their numbers of samples; excluded samples count, as in subsets."""
     shards = folder.shards_of_part(split_part)
     return [(name, folder.shard_counts[name]) for name in shards if name in folder.shard_counts]
 
 
-def _count_excluded(folder: DatasetFolder, split_part: str, start: int, stop: int, whole: int) -> int:
+def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, whole: int) -> int:
     """Count the excluded samples within a subset: samples ``start`` to ``stop`` of ``whole``."""
     split = folder.split
     if split is None or not split.exclude:
@@ -122,7 +124,7 @@ def _count_excluded(folder: DatasetFolder, split_part: str, start: int, stop: in
     return count
 
 
-def _count_in_ranges(folder: DatasetFolder, kept: FilterRows | None, leaf: LeafPlan) -> int:
+def _count_in_ranges(folder: Dataset, kept: FilterRows | None, leaf: LeafPlan) -> int:
     """Count the samples of a part that has ranges of its shards; this opens the index."""
     if kept is None:
         ranges, excluded = folder.samples_of_part(leaf.split_part, excluded_shards=True), folder.excluded_samples()
@@ -145,7 +147,7 @@ def _count_within(numbers: IntArray, ranges: Iterable[range], start: int, stop: 
     return count
 
 
-def _first_sample(folder: DatasetFolder, shard: str) -> int:
+def _first_sample(folder: Dataset, shard: str) -> int:
     return next(entry.first_sample for entry in folder.index.shards if entry.name == shard)
 
 

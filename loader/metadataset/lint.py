@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
+from ..dataset.opening import folder_at
 from ..errors import ConfigError, EnergonError
 from ..format.columns.column_files import column_names
-from ..format.dataset_folder import DatasetFolder
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
-from ..format.lint.record_file import lint_record_file
-from ..format.lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts, SampleCheck
-from ..format.lint.run import lint_dataset
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ..lint.record_file import lint_record_file
+from ..lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts, SampleCheck
+from ..lint.run import lint_dataset
 from ..storage import open_parent
 from .documents.leaf_plan import JoinMember, LeafPlan
 from .documents.paths import DatasetPaths
@@ -35,7 +36,7 @@ class MetadatasetLintPlan:
     Attributes:
         path: Path of the metadataset.
         splits: Splits to check; None checks all.
-        level: Level at which datasets are checked; see :class:`~loader.format.lint.report.LintPlan`.
+        level: Level at which datasets are checked; see :class:`~loader.lint.report.LintPlan`.
         workers: Number of worker processes.
         split_config: Name of the split file of every dataset; overrides the documents.
         dataset_config: Name of the dataset file of every dataset; overrides the documents.
@@ -293,7 +294,9 @@ def _work(dataset: _Dataset, parts: tuple[str, ...], level: str) -> _Work:
     if is_record_file(path):
         return _Work(split_parts=None, total=1)
     try:
-        folder = DatasetFolder(path, split_config=split_config, dataset_config=dataset_config, meta_folder=meta_folder)
+        folder = folder_at(
+            DatasetRef(path, split_config=split_config, dataset_config=dataset_config, meta_folder=meta_folder)
+        )
         split = folder.split.split_parts if folder.split else {}
     except EnergonError:
         return _Work(split_parts=None, total=1)  # its lint reports the fault
@@ -351,6 +354,6 @@ def _columns(path: str, meta_folder: str | None) -> tuple[str, ...] | None:
     if is_record_file(path):
         return ()
     try:
-        return tuple(column_names(DatasetFolder(path, meta_folder=meta_folder).storage))
+        return tuple(column_names(folder_at(DatasetRef(path, meta_folder=meta_folder)).storage))
     except EnergonError:
         return None

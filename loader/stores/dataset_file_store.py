@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-import resource
-from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 from weakref import WeakValueDictionary
 
-from ..format.dataset_folder import DatasetFolder
+from ..dataset.opening import tars_at
+from ..dataset.tar import TarDataset
+from ..format.dataset_ref import DatasetRef
 from ..format.index.current import read_uuid
 from ..format.index.dataset_index import DatasetIndex, PartLocation
-from ..format.index.fresh_shard import open_fresh_shard
 from ..format.index.layout import ShardEntry
-from ..format.index.sample_bytes import read_sample
-from ..format.media.metadata import MediaMetadata, MediaMetadataReader
-from ..format.nv_meta import INFO_JSON, INFO_YAML, open_dataset_storage
+from ..format.media.metadata import MediaMetadata
+from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..format.tar.names import key_without_shard, printable, split_member_name
 from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
-from ..storage import ReadableFile, resolve_path
+from ..storage import resolve_path
 from ..storage.remote import use_storage_options
 from .file_store import FileStore, MissingFileError
 
@@ -62,7 +59,7 @@ class DatasetFileStore(FileStore[bytes]):
         use_storage_options(path, storage_options)
         self._path = os.fspath(path)
         self._meta_folder = None if meta_folder is None else resolve_path(meta_folder)
-        self._opened: OpenDataset | None = open_dataset(path, self._meta_folder)
+        self._opened: TarDataset | None = open_shared(DatasetRef(self._path, meta_folder=self._meta_folder))
 
     def __getstate__(self) -> tuple[str, str | None]:
         return self._path, self._meta_folder
@@ -71,10 +68,10 @@ class DatasetFileStore(FileStore[bytes]):
         self._path, self._meta_folder = state
         self._opened = None
 
-    def _dataset(self) -> OpenDataset:
+    def _dataset(self) -> TarDataset:
         opened = self._opened
         if opened is None:
-            opened = self._opened = open_dataset(self._path, self._meta_folder)
+            opened = self._opened = open_shared(DatasetRef(self._path, meta_folder=self._meta_folder))
         return opened
 
     def __getitem__(self, key: str) -> tuple[bytes, SourceInfo]:
@@ -87,7 +84,7 @@ class DatasetFileStore(FileStore[bytes]):
         """
         dataset = self._dataset()
         shard, part, member = self._find(dataset.index, key)
-        return dataset.read(shard, part), SourceInfo(self._path, member, shard.name, (member,))
+        return dataset.read_range(shard, part), SourceInfo(self._path, member, shard.name, (member,))
 
     def get_media_metadata(self, key: str) -> MediaMetadata:
         """Return the media metadata of an image, audio or video in ``index.sqlite``.
@@ -166,82 +163,29 @@ class DatasetFileStore(FileStore[bytes]):
         return f"DatasetFileStore({self._path!r}{meta})"
 
 
-# ------------------------------------------------------------------------------------------------- the open dataset
-
-_MAX_OPEN_SHARDS = 1024
-_SHARE_OF_OPEN_FILES = 16  # a store may open a sixteenth of the process's limit: training and other stores need files
-
-
-class OpenDataset:
-    """The index of a dataset, and its most recently read shards, open for all threads without a lock.
-
-    Reads have no position, each change of the table of shards is one atomic step, and two threads that open a shard at
-    the same time merely open it twice. So a process may fork at any time.
-
-    Args:
-        folder: The dataset.
-        max_open_shards: Number of shards that stay open.
-    """
-
-    def __init__(self, folder: DatasetFolder, *, max_open_shards: int | None = None) -> None:
-        self.storage = folder.storage
-        self.index = folder.tar_index
-        self.media = MediaMetadataReader(folder.storage)
-        if max_open_shards is None:
-            allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_OPEN_FILES
-            max_open_shards = min(_MAX_OPEN_SHARDS, max(16, allowed))
-        self._max_open_shards = max_open_shards
-        self._files: OrderedDict[str, ReadableFile] = OrderedDict()
-
-    @property
-    def open_shards(self) -> int:
-        """Number of open shards."""
-        return len(self._files)
-
-    def read(self, shard: ShardEntry, part: PartLocation) -> bytes:
-        """Read a part.
-
-        Raises:
-            FormatError: The shard changed since it was indexed, or ends within the part.
-            StorageError: The shard cannot be read.
-        """
-        name = shard.name
-        file = self._files.get(name)
-        if file is None:
-            file = self._files.setdefault(name, open_fresh_shard(self.storage, self.index, shard))
-            while len(self._files) > self._max_open_shards:
-                with suppress(KeyError):  # another thread was faster
-                    # Dropped, not closed: the file closes itself when no thread reads from it any more.
-                    self._files.popitem(last=False)
-        data = file.read_at(part.offset, part.size_bytes)
-        if len(data) == part.size_bytes:
-            return data
-        return read_sample(file, [part], shard=self.storage.path(name))[part.name]  # raises the error
-
-
-_opened: WeakValueDictionary[tuple[object, ...], OpenDataset] = WeakValueDictionary()
+_opened: WeakValueDictionary[tuple[object, ...], TarDataset] = WeakValueDictionary()
 """The datasets that stores of this process have open, by path and version."""
 
 
-def open_dataset(path: str | os.PathLike[str], meta_folder: str | None = None) -> OpenDataset:
-    """Open a dataset, or return it if a store of this process has it open.
+def open_shared(ref: DatasetRef) -> TarDataset:
+    """Open a dataset of tar shards, or return it if a store of this process has it open.
 
     Raises:
         StorageError: The folder is missing, or not prepared.
-        ConfigError: ``.info.json`` is invalid.
+        ConfigError: ``.info.json`` is invalid, or the shards are no tar files.
         FormatError: The index is damaged.
     """
-    version = _version(path, meta_folder)
+    version = _version(ref)
     opened = _opened.get(version) if version else None
     if opened is None:
-        opened = OpenDataset(DatasetFolder(path, meta_folder=meta_folder))
+        opened = tars_at(ref)
         if version:
             opened = _opened.setdefault(version, opened)
     return opened
 
 
-def _version(path: str | os.PathLike[str], meta_folder: str | None) -> tuple[object, ...] | None:
+def _version(ref: DatasetRef) -> tuple[object, ...] | None:
     """Return values that change when the dataset is prepared again; None if it is not prepared."""
-    storage = open_dataset_storage(path, meta_folder)
+    storage = ref.storage()
     info = next((name for name in (INFO_JSON, INFO_YAML) if storage.exists(name)), None)
-    return (storage.path(""), meta_folder, read_uuid(storage), storage.stat(info).mtime_ns) if info else None
+    return (storage.path(""), ref.meta_folder, read_uuid(storage), storage.stat(info).mtime_ns) if info else None

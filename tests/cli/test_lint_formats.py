@@ -12,8 +12,8 @@ import pytest
 
 from energon_cli.lint.formats import github_commands
 from energon_cli.main import main
-from loader.format.lint import Finding, LintReport
 from loader.inspect.browse import BrowseRequest, Catalogue, PageLinks
+from loader.lint import Finding, LintReport
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.cli.test_browse import serve

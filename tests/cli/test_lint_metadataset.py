@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.format.columns.column import write_column
-from loader.format.dataset_folder import DatasetFolder
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
@@ -281,7 +281,7 @@ def test_a_unit_that_is_misspelt_or_not_known_everywhere_is_a_warning(
     own: Path, energon: RunEnergon, unit: str, with_column: str, found: list[str]
 ) -> None:
     for name in with_column:
-        opened = DatasetFolder(str(own / name))
+        opened = folder_at(str(own / name))
         write_column(opened.storage, opened.index, "tokens", np.full(len(opened.index), 5))
     write_mix(own, "inner.yaml", train={"blend_weight_unit": unit, "blend": [{"path": "a"}, {"path": "b"}]})
     mix = write_mix(own, train=[{"path": "inner.yaml"}, {"path": "texts.jsonl"}])
@@ -292,7 +292,7 @@ def test_a_unit_that_is_misspelt_or_not_known_everywhere_is_a_warning(
 
 
 def test_a_dataset_that_is_missing_is_not_one_without_the_column(own: Path, energon: RunEnergon) -> None:
-    opened = DatasetFolder(str(own / "a"))
+    opened = folder_at(str(own / "a"))
     write_column(opened.storage, opened.index, "tokens", np.full(len(opened.index), 5))
     blend = {"blend_weight_unit": "tokens", "blend": [{"path": "a"}, {"path": "gone"}]}
     done = energon("lint", write_mix(own, train=blend), "--parallel", 1, "--level", "headers", "--json")

@@ -12,8 +12,8 @@ import torch
 import yaml
 
 from loader import TextSample, WorkerConfig, get_savable_loader, get_train_dataset, sample_size_metric
+from loader.dataset.opening import folder_at
 from loader.format.columns.column import write_column
-from loader.format.dataset_folder import DatasetFolder
 from tests.cli.run_energon import RunEnergon
 from tests.cli.test_checkpoint_migrate import Shout, states_in
 from tests.e2e.test_edited_mixes import Packing, number_in
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("migrate_volumes")
     for first, name in enumerate("abc"):
         path = write_texts(folder / name, train=(41, 13, 30), val=(17, 20), first=1000 * first)
-        opened = DatasetFolder(str(path))
+        opened = folder_at(str(path))
         write_column(opened.storage, opened.index, "tokens", 1 + np.arange(len(opened.index)) % 13)
     mixes: dict[str, list[dict[str, Any]]] = {
         "one": [{"path": "a", "weight": 2}, {"path": "b", "split_part": "val"}],

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from loader.format import DatasetFolder
+from loader.dataset.opening import folder_at
 from tests.cli.make_dataset import write_shard
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import CTRL_C, ENTER, TerminalRun
@@ -169,7 +169,7 @@ def test_more_part_sets_than_a_table_lists_keep_coverage_exact(
     )  # fmt: skip
     assert len(done.json["part_sets"]) == 5
     assert "field 'image' (jpg) is missing in 20 of 50 samples, first s_1.tar/b00" in done.json["warnings"]
-    index = DatasetFolder(tmp_path).index
+    index = folder_at(tmp_path).index
     assert index.missing({"text": ["txt"]})["text"].samples == 30
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.format import DatasetFolder
+from loader.dataset.opening import folder_at
 from loader.format.prepare.plan import SplitRequest
 from tests.cli.make_dataset import write_captions
 from tests.cli.run_energon import RunEnergon
@@ -26,9 +26,9 @@ def test_reshard_writes_a_dataset_and_says_so(energon: RunEnergon, folder: Path,
     )
     assert done.code == 0, done.err
     assert "note: wrote 12 samples in 2 shards, " in done.err
-    opened = DatasetFolder(tmp_path / "new")
+    opened = folder_at(tmp_path / "new")
     assert opened.split is not None
-    assert [*opened.split.split_parts] == [*DatasetFolder(folder).split.split_parts]  # type: ignore[union-attr]
+    assert [*opened.split.split_parts] == [*folder_at(folder).split.split_parts]  # type: ignore[union-attr]
     assert opened.index.part_names == ("jpg", "txt")
     again = energon("reshard", folder, tmp_path / "new")
     assert again.code == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from loader.accounting import REASONS
-from loader.format.lint import CODES
+from loader.lint import CODES
 from tests.cli.run_energon import RunEnergon
 
 

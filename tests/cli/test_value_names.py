@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from energon_cli import console
+from loader.dataset.opening import folder_at
+from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import ConfigError
-from loader.format import DatasetFolder
-from loader.format.query import SampleQuery, find_samples
 from loader.inspect import stats
 from loader.inspect.stats import ValueEstimate
 from tests.cli.run_energon import Done, RunEnergon
@@ -84,7 +84,7 @@ def test_each_printed_name_is_taken_by_each_flag(dataset: Path, tmp_path: Path, 
     done = energon("stats", dataset, "--write", ",".join(names))
     assert done.code == 0, done.err
     assert all(f": {name} of each sample" in done.err for name in names)
-    opened = DatasetFolder(dataset)  # columns have all of them, and nothing is computed
+    opened = folder_at(dataset)  # columns have all of them, and nothing is computed
     assert len(find_samples(opened, SampleQuery(where=every))) == COUNT
     assert len(find_samples(opened, SampleQuery(where="json[a.b] < 0 and json[a][b] > 0"))) == COUNT - 1
 
@@ -123,7 +123,7 @@ def test_a_name_of_two_values_is_asked_back(dataset: Path, tmp_path: Path, energ
 
 
 def test_the_hint_of_a_library_call_makes_the_column(dataset: Path, energon: RunEnergon) -> None:
-    folder = DatasetFolder(dataset)
+    folder = folder_at(dataset)
     for where in ("json[label] == 'cat'", "score > 0", "width > 3", "jpg.height > 3"):
         with pytest.raises(ConfigError) as caught:
             find_samples(folder, SampleQuery(where=where))
@@ -181,7 +181,7 @@ def test_columns_of_other_values_keep_their_names(dataset: Path, energon: RunEne
     done = energon("stats", dataset, "--write", "json[a.b],json[a][b],json[a.b]")
     assert "wrote column json_a_b: json[a.b]" in done.err
     assert "wrote column json_a_b_2: json[a][b]" in done.err
-    assert sorted(DatasetFolder(dataset).column_names()) == ["json_a_b", "json_a_b_2"]
+    assert sorted(folder_at(dataset).column_names()) == ["json_a_b", "json_a_b_2"]
 
 
 @pytest.mark.parametrize("name", ["json[label]", "json.label", "json_label", "label"])

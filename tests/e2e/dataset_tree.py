@@ -13,8 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from loader.dataset.opening import folder_at
 from loader.errors import FormatError, StorageError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from loader.format.prepare.run import run_prepare
 
@@ -121,7 +121,7 @@ def written(folder: Path, *, sqlite_as_rows: bool = False) -> dict[str, object]:
 
 def contents(path: str | Path) -> dict[str, dict[str, bytes]]:
     """Return the parts of all samples by key; those of samples that cannot be read are missing."""
-    dataset = DatasetFolder(path)
+    dataset = folder_at(path)
     found = {}
     for sample in range(len(dataset.index)):
         try:

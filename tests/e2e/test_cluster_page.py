@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.format.dataset_folder import DatasetFolder
+from loader.dataset.opening import folder_at
 from tests.e2e.dataset_tree import write_shards
 from tests.pages import blocks, commands, executable, put_energon_on_path
 from tests.source_tree import ROOT
@@ -60,8 +60,8 @@ def test_the_slurm_scripts_prepare_the_dataset(folder: Path) -> None:
     (folder.parent / "merge.sh").write_text(merge)
     output = run(folder, submit)
     assert output.count("scanned part ") == PARTS
-    assert len(DatasetFolder(folder).index) == 30
-    assert DatasetFolder(folder).split is not None
+    assert len(folder_at(folder).index) == 30
+    assert folder_at(folder).split is not None
 
 
 def test_the_parts_of_the_first_example_are_scanned_and_merged(folder: Path) -> None:

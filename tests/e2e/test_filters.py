@@ -29,8 +29,8 @@ from loader import (
     prepare_recipe,
     random_access,
 )
-from loader.format import DatasetFolder
-from loader.format.query import SampleQuery
+from loader.dataset.opening import folder_at
+from loader.dataset.query import SampleQuery
 from loader.inspect import PreviewRequest, open_views
 from loader.inspect.exclude import ExcludeRequest, exclude as run_exclude
 from loader.inspect.facts import path_facts
@@ -141,7 +141,7 @@ def test_a_filtered_blend_resumes_exactly_on_other_ranks(data: MixedData) -> Non
 
 
 def test_a_filter_of_an_exclusion_resumes_exactly_on_fewer_ranks(data: MixedData) -> None:
-    keys = [DatasetFolder(data.texts).index.full_key(number) for number in range(0, 218, 4)]
+    keys = [folder_at(data.texts).index.full_key(number) for number in range(0, 218, 4)]
     run_exclude(ExcludeRequest(path=str(data.texts), query=SampleQuery(keys=keys), filter="kept"))
     path = data.write("kept.yaml", {"train": {"path": "texts", "filter": "kept"}})
     pipeline = Pipeline(build=partial(batches, path), batches=12)

@@ -29,8 +29,9 @@ from loader import (
     get_val_datasets,
     stateless,
 )
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
-from loader.format import DatasetFolder
+from loader.format.dataset_ref import DatasetRef
 from loader.metadataset import prepare_metadataset
 from loader.training.factories.webdataset_factory import prepare_dataset
 from tests.e2e.text_dataset import CRUDE, write_texts
@@ -204,7 +205,7 @@ def test_scripts_prepare_with_a_meta_folder(moved: tuple[Path, Path], tmp_path: 
     meta, shards = tmp_path / "again", [shard.name for shard in sorted(path.glob("*.tar"))]
     before = sorted(path.rglob("*"))
     prepare_dataset(path, shards, split_parts_ratio=[("train", 1.0)], workers=1, meta_folder=meta)
-    assert len(DatasetFolder(path, meta_folder=meta).index) == 10
+    assert len(folder_at(DatasetRef.at(path, meta_folder=meta)).index) == 10
     assert sorted(path.rglob("*")) == before
 
 

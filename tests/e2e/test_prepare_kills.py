@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import StorageError, WorkerError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
 from loader.format.prepare.run import run_prepare
@@ -150,7 +150,7 @@ def new_shards(folder: Path, start: Path) -> list[str]:
     """Return the shards that differ from those of the dataset in ``start``."""
     if not (start / ".nv-meta").exists():
         return [path.name for path in folder.glob("*.tar")]
-    known = {shard.name: (shard.size_bytes, shard.mtime_ns) for shard in DatasetFolder(start).index.shards}
+    known = {shard.name: (shard.size_bytes, shard.mtime_ns) for shard in folder_at(start).index.shards}
     return [
         path.name
         for path in folder.glob("*.tar")

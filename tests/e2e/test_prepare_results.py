@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import yaml
 
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import (
@@ -41,7 +41,7 @@ COMPAT = {".nv-meta/index.sqlite"}
 
 def contents(folder: Path) -> dict[str, dict[str, bytes]]:
     """Read all samples through the index: full key → part → bytes."""
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     found = {dataset.index.full_key(sample): dataset.read_parts(sample) for sample in range(len(dataset.index))}
     dataset.close()
     return found
@@ -133,7 +133,7 @@ every_inexpressible = pytest.mark.parametrize("shape", INEXPRESSIBLE)
 
 
 def excluded_of(folder: Path) -> tuple[str, ...]:
-    split = DatasetFolder(folder).split
+    split = folder_at(folder).split
     assert split is not None
     return split.exclude
 
@@ -532,7 +532,7 @@ def test_compat_files_go_when_they_can_no_longer_be_true(tmp_path: Path, shape: 
     left = compat_files(tmp_path)
     assert ".nv-meta/index.sqlite" not in left
     assert "shard_002.tar.idx" not in left
-    dataset = DatasetFolder(tmp_path)
+    dataset = folder_at(tmp_path)
     for shard in dataset.index.shards:
         if f"{shard.name}.idx" in left:
             offsets = np.fromfile(tmp_path / f"{shard.name}.idx", "<u8")
@@ -679,7 +679,7 @@ def test_a_pattern_that_matches_nothing_writes_nothing(tmp_path: Path) -> None:
 def test_excluded_shards_are_no_part_of_the_dataset(tmp_path: Path) -> None:
     write_shards(tmp_path)
     assert prepare(tmp_path, exclude=r"_00[12]\.tar$").shards == 4
-    assert list(DatasetFolder(tmp_path).shard_counts) == [f"shard_00{number}.tar" for number in (0, 3, 4, 5)]
+    assert list(folder_at(tmp_path).shard_counts) == [f"shard_00{number}.tar" for number in (0, 3, 4, 5)]
     assert prepare(tmp_path).scanned == 2
 
 

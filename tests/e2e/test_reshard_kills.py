@@ -16,7 +16,7 @@ import pytest
 
 from loader import ShardWriter
 from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
-from loader.format import DatasetFolder
+from loader.dataset.opening import folder_at
 from loader.format.columns.column import open_column, write_column
 from tests.e2e.dataset_tree import RATIO, caption_samples, prepare, shard_path, write_shard
 from tests.e2e.test_prepare_kills import every_call, in_child, kill_before
@@ -28,7 +28,7 @@ def write_dataset(folder: Path, samples: int) -> Path:
     for number in range(4):
         write_shard(shard_path(folder, number), caption_samples(number * samples // 4, samples // 4))
     prepare(folder, split=RATIO)
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     write_column(opened.storage, opened.index, "number", np.arange(samples))
     return folder
 
@@ -48,7 +48,7 @@ def times_of_change(folder: Path) -> dict[str, int]:
 
 
 def numbers_of(folder: Path) -> list[int | float | bool | str | None]:
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     column = open_column(opened.storage, opened.index, "number")
     return [column.value(sample) for sample in range(len(opened.index))]
 
@@ -151,6 +151,6 @@ def test_a_writer_is_killed_before_any_call_that_changes_the_disk(
             assert (resumed, samples) == (4 * len(done), SAMPLES - 4 * len(done))
             assert {name: now[name] for name in done} == {name: written[name] for name in done}
         assert shards_of(output) == shards_of(tmp_path / "whole")
-        assert len(DatasetFolder(output).index) == SAMPLES
+        assert len(folder_at(output).index) == SAMPLES
         number += every
     assert number > 20, "a writer changes the disk at least so often"

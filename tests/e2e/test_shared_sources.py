@@ -24,8 +24,8 @@ from loader import (
     get_train_dataset,
     prepare_recipe,
 )
+from loader.dataset.opening import folder_at
 from loader.format.columns.column import write_column
-from loader.format.dataset_folder import DatasetFolder
 from loader.pipeline.reading.quarantined_sample import QuarantinedSample
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 from tests.e2e.rank_processes import RankProcesses, rank_processes
@@ -114,7 +114,7 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RankProcesses]:
 def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     data = write_mixed_data(tmp_path_factory.mktemp("shared") / "d")
     for path in (data.texts, data.more):
-        opened = DatasetFolder(str(path))
+        opened = folder_at(str(path))
         tokens = np.array([1 + row % 9 for row in range(len(opened.index))])
         write_column(opened.storage, opened.index, "tokens", tokens)
     build_filter_index(data.texts, "third", list(range(0, 218, 3)))
@@ -183,7 +183,7 @@ def test_a_kind_of_source_has_the_same_batches_and_one_reader_of_documents(
     path = data.folder / (kind.split if isinstance(kind.split, str) else f"{name}.yaml")
     options = {one: str(tmp_path / one) for one in kind.loader}
     if "quarantine" in options:
-        uuid = DatasetFolder(str(path)).index.uuid
+        uuid = folder_at(str(path)).index.uuid
         samples = [QuarantinedSample(dataset=str(path), uuid=uuid, number=n, key="") for n in range(100)]
         lines = [json.dumps(sample.to_plain()) for sample in samples]
         Path(options["quarantine"]).write_text("\n".join(lines))

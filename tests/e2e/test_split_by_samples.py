@@ -18,12 +18,12 @@ from loader import (
     get_val_dataset,
     random_access,
 )
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
-from loader.format.dataset_folder import DatasetFolder
-from loader.format.lint.metadata import check_split
 from loader.format.prepare import PreparePlan, run_prepare
 from loader.format.prepare.plan import SplitRequest
 from loader.inspect import path_facts
+from loader.lint.metadata import check_split
 from loader.metadataset.leaf_samples import LeafCounter
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from loader.training.factories.webdataset_factory import WebdatasetMeta
@@ -127,12 +127,12 @@ def test_another_prepare_keeps_the_ranges(folder: Path) -> None:
 
 
 def test_lint_finds_ranges_that_overlap_or_do_not_fit(folder: Path) -> None:
-    assert not list(check_split(DatasetFolder(folder)))
+    assert not list(check_split(folder_at(folder)))
     path = folder / ".nv-meta/split.yaml"
     split = yaml.safe_load(path.read_text())
     split["sample_ranges"] |= {"test": ["85%", "100%"], "train": [0, 20]}
     path.write_text(yaml.safe_dump(split, sort_keys=False))
-    found = {(finding.code, finding.message) for finding in check_split(DatasetFolder(folder))}
+    found = {(finding.code, finding.message) for finding in check_split(folder_at(folder))}
     assert ("E203", "the shard is in parts 'val' and 'test'") in found
     assert any(code == "E002" and "there are 13 samples" in message for code, message in found)
     with pytest.raises(ConfigError, match="there are 13 samples"):

@@ -36,8 +36,8 @@ from loader import (
     get_val_dataset,
     sample_size_metric,
 )
+from loader.dataset.opening import folder_at
 from loader.format.columns.column import write_column
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.plan import SplitRequest
 from loader.pipeline.measuring import recorder
 from loader.training.stats.report_files import metrics_of, prometheus_text
@@ -372,7 +372,7 @@ class WithoutMetric(DefaultTaskEncoder[Any, Any, Any, Any]):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_sizes_that_only_a_column_has_are_counted(mix: Path, workers: int) -> None:
     for name, length in LENGTHS.items():
-        opened = DatasetFolder(str(mix / name))
+        opened = folder_at(str(mix / name))
         write_column(opened.storage, opened.index, "characters", np.full(len(opened.index), length))
     document = (mix / "mix.yaml").read_text() + "    blend_weight_unit: characters\n"
     (mix / "by_column.yaml").write_text(document)

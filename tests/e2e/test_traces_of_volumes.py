@@ -22,8 +22,8 @@ from loader import (
     get_train_dataset,
     sample_size_metric,
 )
+from loader.dataset.opening import folder_at
 from loader.format.columns.column import write_column
-from loader.format.dataset_folder import DatasetFolder
 from loader.inspect.runs import PlannedRun, RunRequest, explain_run, open_run, steps_of_key, trace_step
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
@@ -61,10 +61,10 @@ def number_of(sample: TextSample) -> int:
 def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     data = write_mixed_data(tmp_path_factory.mktemp("traced"))
     for path in (data.texts, data.more):
-        opened = DatasetFolder(str(path))
+        opened = folder_at(str(path))
         sizes = [size_of(int(opened.index.key(row))) for row in range(len(opened.index))]
         write_column(opened.storage, opened.index, "tokens", np.array(sizes))
-    opened = DatasetFolder(str(data.texts))
+    opened = folder_at(str(data.texts))
     write_column(opened.storage, opened.index, "words", np.full(len(opened.index), 3))
     inner = [{"weight": 1, "path": "more", "split_part": "val"}, {"weight": 2, "path": "texts", "split_part": "val"}]
     data.write("inner.yaml", {"train": {"blend": inner}})

@@ -29,8 +29,8 @@ from loader import (
     get_train_dataset,
     sample_size_metric,
 )
+from loader.dataset.opening import folder_at
 from loader.format.columns.column import write_column
-from loader.format.dataset_folder import DatasetFolder
 from loader.pipeline.reading import read_together
 from tests.e2e.drawing_encoders import Augmented, Cooking, PackingTwice, number_in
 from tests.e2e.drawing_pipelines import ignore
@@ -93,7 +93,7 @@ class Plain(TaskEncoder[Any, Any, Any, Any]):
 def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     data = write_mixed_data(tmp_path_factory.mktemp("volumes"))
     for path in (data.texts, data.more, data.crude):
-        opened = DatasetFolder(str(path))
+        opened = folder_at(str(path))
         numbers = [int(opened.index.key(row)) for row in range(len(opened.index))]
         write_column(opened.storage, opened.index, "tokens", np.array([tokens_of(number) for number in numbers]))
     entries = [{"weight": 2, "path": "texts"}, {"weight": 1, "path": "more"}]
@@ -236,7 +236,7 @@ def test_a_unit_that_is_written_like_a_value_of_stats_is_told_its_column(data: M
 
 def test_a_sample_without_a_value_is_named(data: MixedData, tmp_path: Path) -> None:
     other = write_mixed_data(tmp_path)
-    opened = DatasetFolder(str(other.more))
+    opened = folder_at(str(other.more))
     values = np.arange(len(opened.index), dtype=np.float64)
     values[3] = np.nan
     write_column(opened.storage, opened.index, "words", values)

@@ -22,7 +22,7 @@ from loader import (
     random_access,
 )
 from loader.av import AVDecoder
-from loader.format.dataset_folder import DatasetFolder
+from loader.dataset.opening import folder_at
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from loader.stores.aux_store import open_aux_store
 from loader.training.states.files import read_state_file
@@ -169,7 +169,7 @@ def look_up(name: str) -> Step:
     """Return a step that looks up samples in the index of a dataset of tar shards, and describes the dataset."""
 
     def run(folder: Path) -> str:
-        dataset = DatasetFolder(folder / name)
+        dataset = folder_at(folder / name)
         index = dataset.tar_index
         for sample in range(min(len(index), 20)):
             with suppress(EnergonError):
@@ -190,7 +190,7 @@ def parts(name: str) -> Step:
 
     def run(folder: Path) -> str:
         messages = []
-        dataset = DatasetFolder(folder / name)
+        dataset = folder_at(folder / name)
         for sample in range(min(len(dataset.index), 4)):
             for part, data in dataset.read_parts(sample).items():
                 messages += [_decoded(data)] if part in {"wav", "mp3", "flac", "mp4", "mkv", "avi"} else []

@@ -17,8 +17,8 @@ import tests.layouts
 from loader.accounting import Account
 from loader.convert.importing import ImportPlan, PictureOptions, list_rows, run_import, write_trial
 from loader.convert.sources import SourceOptions, open_sources
+from loader.dataset.opening import folder_at
 from loader.errors import EnergonError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.documents import sample_type_of_name
 from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
 from tests.layouts.layout import LAYOUTS, Form, Layout, packed
@@ -90,7 +90,7 @@ def import_all(layout: Layout, source: Path, output: Path) -> tuple[str, tuple[s
 
 def contents_of_dataset(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     """Return the parts of each sample, as in :class:`Layout`, and the contents of each part as text."""
-    folder = DatasetFolder(str(path))
+    folder = folder_at(str(path))
     splits = {
         number: name
         for name in (folder.split.split_parts if folder.split else ())

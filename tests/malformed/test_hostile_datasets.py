@@ -22,19 +22,19 @@ import torch
 from PIL import Image
 
 from energon_cli import main as main_module
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, SampleError, TrustError
 from loader.format.compat import foreign_index
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.documents import brace_patterns
 from loader.format.documents.dataset_config import parse_dataset_config
 from loader.format.documents.dataset_files import read_shard_info
 from loader.format.index.dataset_index import DatasetIndex
 from loader.format.index.journal import Journal, save_scans
 from loader.format.index.shard_index import ShardIndex, decode_shard_index, encode_shard_index, index_shard
-from loader.format.lint.run import LintPlan, lint_dataset
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.inspect import PictureError, encoded_picture
+from loader.lint.run import LintPlan, lint_dataset
 from loader.samples.decoding import part_decode
 from loader.samples.decoding.image_decode import IMAGE_FORMS, identify_image
 from loader.samples.decoding.part_decode import decode_part
@@ -138,7 +138,7 @@ def test_prepare_removes_nothing_beside_files_that_a_planted_index_names(tmp_pat
     change_json(dataset / ".nv-meta/.info.json", lambda document: document["shard_counts"].update({gone: 0}))
     prepare(dataset, force=True)
     assert (tmp_path / "pack.idx").read_text() == "precious"
-    assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
+    assert folder_at(dataset).read_parts(0) == {"txt": b"x"}
 
 
 @pytest.mark.parametrize(
@@ -149,14 +149,14 @@ def test_columns_that_lead_out_of_a_shard_are_refused(tmp_path: Path, column: st
     dataset = prepared(tmp_path / "dataset")
     change_column(dataset, column, value)
     with pytest.raises(FormatError, match="the columns of the index contradict each other"):
-        DatasetFolder(dataset).read_parts(0)
+        folder_at(dataset).read_parts(0)
 
 
 def test_a_key_of_a_sample_that_is_not_there_is_refused(tmp_path: Path) -> None:
     dataset = prepared(tmp_path / "dataset")
     change_column(dataset, "key_sample", 2**60)
     with pytest.raises(FormatError, match="a key belongs to sample"):
-        DatasetFolder(dataset).index.find("a")
+        folder_at(dataset).index.find("a")
 
 
 def run_sql(dataset: Path, script: str) -> None:
@@ -193,7 +193,7 @@ def test_an_index_sqlite_that_is_a_program_is_not_read(
         return index_shard(storage, name)
 
     monkeypatch.setattr(foreign_index, "index_shard", record)
-    assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
+    assert folder_at(dataset).read_parts(0) == {"txt": b"x"}
     assert scanned == ["s.tar"]
 
 
@@ -223,7 +223,7 @@ def test_rows_of_an_index_sqlite_beyond_those_of_the_dataset_are_not_fetched(tmp
     run_sql(dataset, f"{rows} INSERT INTO sample_parts SELECT 0, n, 'txt', 512, 1 FROM r")
     run_sql(dataset, f"{rows} INSERT INTO samples SELECT 0, 'k' || n, n, 0, 1024 FROM r")
     shutil.rmtree(dataset / ".nv-meta/index")
-    assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
+    assert folder_at(dataset).read_parts(0) == {"txt": b"x"}
 
 
 FORGERIES: dict[str, Callable[[ShardIndex], dict[str, Any]]] = {
@@ -403,7 +403,7 @@ def test_a_dataset_yaml_of_megabytes_is_not_parsed(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "ds")
     (folder / ".nv-meta" / "dataset.yaml").write_bytes(b"a: b\n" * 300_000)
     with pytest.raises(ConfigError, match="has 1,500,000 bytes, more than the limit of 1,048,576"):
-        _ = DatasetFolder(str(folder)).config
+        _ = folder_at(str(folder)).config
 
 
 def test_a_metadataset_of_too_many_values_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

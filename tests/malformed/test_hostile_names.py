@@ -24,8 +24,8 @@ from loader import (
     get_val_dataset,
     reraise_exception,
 )
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, EnergonError, Fault, FormatError, SampleException, StorageError, escape_controls
-from loader.format.dataset_folder import DatasetFolder
 from loader.stores import DatasetFileStore
 from loader.training.states.files import read_state_file
 from tests.e2e.dataset_tree import prepare, write_shard
@@ -81,7 +81,7 @@ _ARGUMENTS: dict[str, Any] = {
 
 def split_with_an_unknown_key(folder: Path) -> object:
     (folder / ".nv-meta/split.yaml").write_text(f"{YAML_EVIL}: 1\nsplit_parts: {{}}\n")
-    return DatasetFolder(folder).split
+    return folder_at(folder).split
 
 
 def unknown_split_part(folder: Path) -> object:
@@ -106,7 +106,7 @@ def missing_file_of_a_store(folder: Path) -> object:
 def damaged_column(folder: Path) -> object:
     (column,) = folder.glob(".nv-meta/index/*/key_hash.npy")
     column.write_bytes(b"\x1b]0;x\x07")
-    return len(DatasetFolder(folder).index)
+    return len(folder_at(folder).index)
 
 
 def damaged_state(folder: Path) -> object:

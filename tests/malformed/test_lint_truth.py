@@ -18,19 +18,19 @@ import numpy as np
 import pytest
 import simplejpeg
 
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, StorageError, WorkerError
 from loader.format.compat.sqlite_index import open_sqlite
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.documents.dataset_config import DatasetConfig
 from loader.format.documents.split_config import SplitConfig
 from loader.format.index.dataset_index import DatasetIndex, PartLocation
 from loader.format.index.layout import ShardEntry
 from loader.format.index.sample_bytes import read_sample
-from loader.format.lint import metadata as lint_metadata, samples as lint_samples, task as lint_task
-from loader.format.lint.report import CODES, Finding, SampleCheck
-from loader.format.lint.run import LintPlan, LintProgress, LintReport, lint_dataset
 from loader.format.prepare.plan import SplitRequest
 from loader.inspect.lint import exclude_broken_samples
+from loader.lint import metadata as lint_metadata, samples as lint_samples, task as lint_task
+from loader.lint.report import CODES, Finding, SampleCheck
+from loader.lint.run import LintPlan, LintProgress, LintReport, lint_dataset
 from loader.samples.building.check import DecodeCheck
 from loader.storage import FileInfo, LocalStorage, ReadableFile
 from tests.e2e.dataset_tree import (
@@ -247,13 +247,13 @@ def test_many_kinds_of_damage_are_all_named_in_order_and_fix_leaves_a_clean_data
     assert messages["05"] == "field 'image' needs part jpg; the sample has txt"
 
     before = (tmp_path / ".nv-meta/split.yaml").read_bytes()
-    dataset = DatasetFolder(tmp_path)
+    dataset = folder_at(tmp_path)
     assert exclude_broken_samples(dataset, report.findings) == 6
     assert (tmp_path / ".nv-meta/split.yaml.bak").read_bytes() == before
     for level in ("headers", "decode"):
         assert codes(lint(tmp_path, level=level)) == ["W308"]
     after = (tmp_path / ".nv-meta/split.yaml").read_bytes()
-    assert exclude_broken_samples(DatasetFolder(tmp_path), report.findings) == 0
+    assert exclude_broken_samples(folder_at(tmp_path), report.findings) == 0
     assert (tmp_path / ".nv-meta/split.yaml").read_bytes() == after
     assert not prepare(tmp_path, split=None).changed  # excluding samples does not change the data
 
@@ -263,9 +263,9 @@ def test_fix_needs_a_split_file(tmp_path: Path) -> None:
     prepare(tmp_path, split=None)
     broken = Finding(code="E302", message="", shard="shard_000.tar", key="00000")
     with pytest.raises(ConfigError, match="this dataset has no split file"):
-        exclude_broken_samples(DatasetFolder(tmp_path), [broken])
+        exclude_broken_samples(folder_at(tmp_path), [broken])
     prepare(tmp_path)
-    assert exclude_broken_samples(DatasetFolder(tmp_path), [Finding(code="E105", message="", shard="x", key="y")]) == 0
+    assert exclude_broken_samples(folder_at(tmp_path), [Finding(code="E105", message="", shard="x", key="y")]) == 0
     assert not (tmp_path / ".nv-meta/split.yaml.bak").exists()
 
 
@@ -309,7 +309,7 @@ def test_progress_counts_up_to_the_total(pictures: Path, level: str, unit: str, 
 
 
 def test_only_the_chosen_split_parts_are_checked(pictures: Path) -> None:
-    split = DatasetFolder(pictures).split
+    split = folder_at(pictures).split
     assert split is not None
     parts = split.split_parts
     offset = offset_of(pictures, parts["val"][0], f"{500 * int(parts['val'][0][8]):05d}.jpg")
@@ -380,7 +380,7 @@ def kill_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, 
 
 def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
     checker = lint_task.LintChecker(LintPlan(path=str(pictures), level="headers"), None, None, {})
-    task = lint_task.LintTask(DatasetFolder(pictures).index.shards[0])
+    task = lint_task.LintTask(folder_at(pictures).index.shards[0])
     assert checker(task).findings == []
     assert pickle.loads(pickle.dumps(checker))(task).findings == []
 
@@ -388,7 +388,7 @@ def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
 def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Path) -> None:
     plan = LintPlan(path=str(pictures), make_sample_check=make_check)
     checker = lint_task.LintChecker(plan, must_not_be_called, None, {})
-    entry = DatasetFolder(pictures).index.shards[0]
+    entry = folder_at(pictures).index.shards[0]
     offset = offset_of(pictures, entry.name, "00000.jpg")
     os.truncate(pictures / entry.name, offset + 10)
     [finding] = checker(lint_task.LintTask(entry, range(1))).findings
@@ -647,7 +647,7 @@ def test_a_shard_rewritten_at_equal_size_makes_the_index_stale_and_blames_no_sam
     if key is not None:
         assert stale.key == key
     assert "energon prepare --force-overwrite" in stale.message
-    assert exclude_broken_samples(DatasetFolder(small), report.findings) == 0
+    assert exclude_broken_samples(folder_at(small), report.findings) == 0
     prepare(small, force=True)
     assert lint(small).findings == ()
 
@@ -692,7 +692,7 @@ def test_a_changed_column_is_told(small: Path, name: str, row: int, value: str) 
     assert {each.code for each in report.findings} <= {"E005", "E105"}
     advice = [f"{each.message} {each.hint}" for each in report.findings]
     assert all("--force-overwrite" in each or "prepare again" in each for each in advice)
-    assert exclude_broken_samples(DatasetFolder(small), report.findings) == 0
+    assert exclude_broken_samples(folder_at(small), report.findings) == 0
     prepare(small, force=True)
     assert lint(small).findings == ()
 
@@ -992,7 +992,7 @@ def test_keys_that_every_shard_has_cost_no_more_look_ups_than_others(
     report = lint(folder, level="headers")
     assert set(codes(report)) == {"W305"}
     assert len(keys_read) < 2000, "600 samples, and a hundred findings that name two of them"
-    index = DatasetFolder(folder).index
+    index = folder_at(folder).index
     keys_read.clear()
     assert index.find("shard_007.tar/11") == [7 * 30 + 11]
     assert len(keys_read) == 1
@@ -1002,7 +1002,7 @@ def test_keys_that_every_shard_has_cost_no_more_look_ups_than_others(
 
 def test_a_look_up_that_misses_one_of_many_equal_keys_is_found(tmp_path: Path) -> None:
     folder = write_same_keys(tmp_path, 5, 3)
-    index = DatasetFolder(folder).tar_index
+    index = folder_at(folder).tar_index
     row = index.key_sample.tolist().index(7)
     with (folder / ".nv-meta/index" / index_uuid(folder) / "key_sample.npy").open("r+b") as file:
         file.seek(-8 * (len(index) - row), os.SEEK_END)
@@ -1039,10 +1039,10 @@ def test_numbers_of_strange_shards_in_sqlite_are_found_without_walking_over_all_
         return database
 
     monkeypatch.setattr(lint_metadata, "open_sqlite", watched)
-    assert list(lint_metadata.check_sqlite(DatasetFolder(tmp_path))) == []
+    assert list(lint_metadata.check_sqlite(folder_at(tmp_path))) == []
     assert len(steps) < 200
     for strange in (3, -1):
         with closing(sqlite3.connect(tmp_path / ".nv-meta/index.sqlite")) as database, database:
             database.execute(f"UPDATE samples SET tar_file_id = {strange} WHERE sample_key = '00007'")
-        [finding] = lint_metadata.check_sqlite(DatasetFolder(tmp_path))
+        [finding] = lint_metadata.check_sqlite(folder_at(tmp_path))
         assert f"samples of shard number {strange}, and .info.json has 3 shards" in finding.message

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import EnergonError, StorageError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.storage import LocalStorage
@@ -62,7 +62,7 @@ def test_opening_follows_no_link_to_build_an_index(tmp_path: Path, victim: Path)
     (dataset / ".nv-meta/index.uuid").write_text("Documents")
     before = tree(victim)
     with pytest.raises(EnergonError):
-        _ = DatasetFolder(dataset).index
+        _ = folder_at(dataset).index
     assert tree(victim) == before
 
 
@@ -71,7 +71,7 @@ def test_nv_meta_itself_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (dataset / ".nv-meta").symlink_to(tmp_path / "elsewhere")
     prepare(dataset)
-    assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
+    assert folder_at(dataset).read_parts(0) == {"txt": b"x"}
 
 
 @pytest.mark.parametrize("name", [".info.json", "index.uuid", "split.yaml"])
@@ -82,7 +82,7 @@ def test_a_pipe_in_the_place_of_a_file_is_told_at_once(tmp_path: Path, name: str
     os.mkfifo(dataset / ".nv-meta" / name)
 
     def read() -> None:
-        opened = DatasetFolder(dataset)
+        opened = folder_at(dataset)
         _ = opened.index, opened.split
 
     with pytest.raises(StorageError, match="found a directory, pipe or device"):
@@ -122,4 +122,4 @@ def test_a_folder_in_the_place_of_a_file_stops_a_prepare_before_anything_changes
         prepare(dataset)
     (dataset / "s.tar.idx").rmdir()
     prepare(dataset)
-    assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
+    assert folder_at(dataset).read_parts(0) == {"txt": b"x"}

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, EnergonError, FormatError, StorageError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.index.journal import save_scans
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.index.small_shards import index_small_shards
@@ -202,7 +202,7 @@ def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_pa
             prepare(folder, compat=True)
 
     assert as_other_user(check) == ""
-    assert DatasetFolder(folder).index.find("00004") == [4]
+    assert folder_at(folder).index.find("00004") == [4]
 
 
 def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_all_damaged_shards_are_named_at_once_and_exclude_gets_on(tmp_path: Path
         assert {path.name for path in (folder / ".nv-meta").iterdir()} <= {".lock", ".prepare"}
         assert list(folder.rglob("*.idx")) == []
     with pytest.raises(StorageError, match="no prepared dataset"):
-        DatasetFolder(folder)
+        folder_at(folder)
     report = prepare(folder, exclude=r"_00[134]\.")
     assert (report.shards, report.scanned, report.resumed) == (3, 0, 3)
 
@@ -291,7 +291,7 @@ def test_one_damaged_shard_leaves_the_old_dataset(tmp_path: Path) -> None:
         prepare(folder)
     assert caught.value.shard == str(shard_path(folder, 2))
     assert {name: data for name, data in written(folder).items() if "/.prepare/" not in name} == before
-    assert len(DatasetFolder(folder).index) == 12
+    assert len(folder_at(folder).index) == 12
 
 
 def test_shards_without_any_sample_are_no_dataset(tmp_path: Path) -> None:

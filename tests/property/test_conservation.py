@@ -22,8 +22,8 @@ from loader.convert.importing import ImportPlan, run_import
 from loader.convert.merging import MergePlan, run_merge
 from loader.convert.resharding import ReshardPlan, run_reshard
 from loader.convert.sources import SourceOptions, open_sources
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, SampleError
-from loader.format.dataset_folder import DatasetFolder
 
 TREES = 1000 if settings.get_current_profile_name() == "thorough" else 25
 
@@ -138,7 +138,7 @@ def is_hidden(name: str) -> bool:
 
 
 def contents_of(dataset: Path) -> Counter[bytes]:
-    folder = DatasetFolder(str(dataset))
+    folder = folder_at(str(dataset))
     try:
         return Counter(
             bytes(data) for number in range(len(folder.index)) for data in folder.read_parts(number).values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
+from loader.dataset.query import Condition
 from loader.format.documents.value_name import (
     TRAITS,
     ValueName,
@@ -12,7 +13,6 @@ from loader.format.documents.value_name import (
     value_name_end,
     values_meant,
 )
-from loader.format.query import Condition
 
 odd_texts = st.text(st.sampled_from("ab0.[]\"'\\, ()_-é\n"), min_size=1, max_size=6)
 usual_parts = st.sampled_from(["jpg", "seg.png", "left.jpg", "seg.width", "in", "bytes", "json", 'part("x")'])

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from loader import EPath
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, EnergonError, StorageError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.storage import open_storage
@@ -34,7 +34,7 @@ def few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def error_of(url: str) -> EnergonError:
     with pytest.raises(EnergonError) as caught:
-        DatasetFolder(url)
+        folder_at(url)
     return caught.value
 
 

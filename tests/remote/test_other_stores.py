@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from loader.dataset.opening import folder_at
 from loader.errors import EnergonError, FormatError, StorageError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.index import fresh_shard
-from loader.format.lint.report import LintPlan
-from loader.format.lint.run import lint_dataset
 from loader.inspect.facts import dataset_facts
+from loader.lint.report import LintPlan
+from loader.lint.run import lint_dataset
 from loader.storage import open_storage
 from loader.storage.remote import remember_options
 from loader.storage.remote.options import OPTIONS_VARIABLE
@@ -98,7 +98,7 @@ def test_a_web_server_of_a_bucket_is_read(web: ObjectServer, folder: Path, alter
     url = f"{web.url}/data/ds"
     assert texts(url) == texts(URL)
     assert findings(url) == []
-    assert dataset_facts(DatasetFolder(url))["index"]["state"] == "fresh"
+    assert dataset_facts(folder_at(url))["index"]["state"] == "fresh"
 
 
 def test_versions_of_one_store_are_compared_without_a_request(folder: Path, server: ObjectServer) -> None:
@@ -112,7 +112,7 @@ def test_versions_of_one_store_are_compared_without_a_request(folder: Path, serv
         texts(URL)
     (message,) = [message for code, message in findings(URL) if code == "E102"]
     assert "expected version" in message
-    assert dataset_facts(DatasetFolder(URL))["index"]["state"] == "stale"
+    assert dataset_facts(folder_at(URL))["index"]["state"] == "stale"
 
 
 @pytest.mark.parametrize("alter", [without("ETag"), without("ETag", "Last-Modified")])
@@ -157,7 +157,7 @@ def test_a_file_of_another_time_is_compared_by_its_headers(
         assert texts(url) == expected
     assert caplog.text.count("was touched or copied since it was indexed") == 1
     assert [code for code, _ in findings(url)] == ["W103"]
-    assert dataset_facts(DatasetFolder(url))["index"]["state"] == "touched"
+    assert dataset_facts(folder_at(url))["index"]["state"] == "touched"
 
     content = shard_path(folder, 1).read_bytes()
     shard_path(folder, 1).write_bytes(content.replace(b"00006.txt", b"99999.txt").replace(b"00006.json", b"99999.json"))
@@ -169,7 +169,7 @@ def test_a_file_of_another_time_is_compared_by_its_headers(
 def test_a_change_within_a_run_is_an_error(web: ObjectServer, folder: Path, before: Alter, after: Alter) -> None:
     web.alter = before
     storage = open_storage(f"{web.url}/data/ds")
-    shard = DatasetFolder(f"{web.url}/data/ds").index.shards[1]
+    shard = folder_at(f"{web.url}/data/ds").index.shards[1]
     with storage.open(shard.name, shard.info) as file:
         assert file.read_at(0, 512)
         os.utime(shard_path(folder, 1), (1_600_000_000, 1_600_000_000))
@@ -184,7 +184,7 @@ def test_an_unversioned_file_is_pinned_by_its_first_answer(web: ObjectServer, fo
     shutil.rmtree(folder / ".nv-meta")
     prepare(folder, compat=False)
     storage = open_storage(f"{web.url}/data/ds")
-    shard = DatasetFolder(folder).index.shards[1]
+    shard = folder_at(folder).index.shards[1]
     assert not shard.etag
     web.start_again()
     with storage.open(shard.name, shard.info) as file:

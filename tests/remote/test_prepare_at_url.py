@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, StorageError
-from loader.format.dataset_folder import DatasetFolder
+from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import (
@@ -197,7 +198,7 @@ def test_a_put_whose_answer_is_lost_is_recognised_as_done(
         server.faults = FaultPlan(faults=[Fault(kind="dropped put", key=key, method="PUT", requests=range(number, 3))])
     report = prepare_url()
     assert report.changed
-    assert DatasetFolder(URL).index.uuid == report.uuid
+    assert folder_at(URL).index.uuid == report.uuid
 
 
 def test_of_two_prepares_at_a_time_the_second_to_finish_says_so_and_changes_nothing(
@@ -213,7 +214,7 @@ def test_of_two_prepares_at_a_time_the_second_to_finish_says_so_and_changes_noth
 
     with pytest.raises(StorageError, match="another prepare of this dataset has finished"):
         run_prepare(PreparePlan(path=URL, split=RATIO), on_progress=overtaken)
-    assert DatasetFolder(URL).index.uuid == winner[0].uuid
+    assert folder_at(URL).index.uuid == winner[0].uuid
     assert not prepare_url().changed
 
 
@@ -241,7 +242,7 @@ def test_a_race_that_is_lost_at_the_last_request_leaves_the_index_of_the_winner(
         prepare_url()
     server.faults = FaultPlan()
     assert (folder / ".nv-meta/index.uuid").read_text() == winner.uuid
-    assert DatasetFolder(URL).index.uuid == winner.uuid
+    assert folder_at(URL).index.uuid == winner.uuid
 
 
 @pytest.mark.parametrize("reads_samples", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -255,7 +256,7 @@ def test_a_dataset_that_is_opened_during_a_commit_is_the_old_one_or_the_new_one(
         return state()
 
     def state() -> tuple[object, ...]:
-        opened = DatasetFolder(URL, reads_samples=reads_samples)
+        opened = folder_at(URL, reads_samples=reads_samples)
         assert opened.split is not None
         return opened.split.split_parts, opened.config, opened.tar_index.uuid
 
@@ -308,7 +309,7 @@ NEW_FILES = described_as("new")
 
 def state(path: str) -> object:
     """Return what a reader finds: samples, split, sample type and index."""
-    dataset = DatasetFolder(path)
+    dataset = folder_at(path)
     split, config = dataset.split, dataset.config
     dataset.close()
     return contents(path), split and split.split_parts, config and config.subflavors
@@ -427,7 +428,7 @@ def test_the_command_prepares_a_url_and_says_that_other_tools_need_compat(server
     assert result.returncode == 0, result.stderr
     assert "18 samples in 6 shards" in result.stdout
     assert "--compat" in result.stderr
-    assert DatasetFolder(URL).config is not None
+    assert folder_at(URL).config is not None
     result = run_command("--yes", "--compat", "--force-overwrite")
     assert result.returncode == 0, result.stderr
     assert (folder / ".nv-meta/index.sqlite").exists()
@@ -452,8 +453,8 @@ def test_a_read_only_dataset_is_prepared_into_a_local_folder(
     assert result.returncode == 0, result.stderr
     assert {request.method for request in server.requests} <= {"GET", "HEAD"}
     assert not (folder / ".nv-meta").exists()
-    dataset = DatasetFolder(URL, meta_folder=meta)
-    expected = DatasetFolder(local)
+    dataset = folder_at(DatasetRef.at(URL, meta_folder=meta))
+    expected = folder_at(local)
     assert [dataset.read_parts(n) for n in range(18)] == [expected.read_parts(n) for n in range(18)]
     assert not run_prepare(PreparePlan(path=URL, meta_folder=str(meta))).changed
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from loader import build_filter_index
+from loader.dataset.opening import folder_at
 from loader.format.cluster.share import Part
 from loader.format.columns.column import open_column, write_column
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.part import run_part
 from loader.format.prepare.plan import PreparePlan, PrepareProgress
 from loader.format.prepare.run import run_prepare
@@ -85,7 +85,7 @@ def test_filters_and_columns_move_with_their_shards_without_a_listing_or_a_statu
 ) -> None:
     run_prepare(PreparePlan(path=URL, split=RATIO))
     build_filter_index(URL, "some", [0, 4, 17])
-    before = DatasetFolder(URL)
+    before = folder_at(URL)
     write_column(before.storage, before.index, "number", np.arange(3 * SHARDS))
     shard_path(folder, 0).unlink()
     kinds(server)
@@ -93,7 +93,7 @@ def test_filters_and_columns_move_with_their_shards_without_a_listing_or_a_statu
     assert report.scanned == 0
     found = kinds(server)
     assert (found["LIST"], found["HEAD"], found["shard"]) == (1, 0, 0)
-    now = DatasetFolder(URL)
+    now = folder_at(URL)
     assert open_column(now.storage, now.index, "number").values.tolist() == list(range(3, 3 * SHARDS))
     some = folder / ".nv-meta/filter_some.idx"
     assert np.fromfile(some, "<u8").tolist() == [1, 14]
@@ -122,7 +122,7 @@ def test_a_listing_of_the_whole_command_takes_a_request_for_a_thousand_keys(serv
         write_shard(folder / f"shard_{number:05}.tar", caption_samples(number, 1))
     energon("prepare", URL, "--yes")
     assert kinds(server)["LIST"] == 3
-    assert len(DatasetFolder(URL).shard_counts) == 2100
+    assert len(folder_at(URL).shard_counts) == 2100
     kinds(server)
     energon("prepare", URL, "--yes")
     found = kinds(server)

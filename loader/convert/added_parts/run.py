@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting import Account
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.next_command import split_hint
 from ...format.documents.sample_types import SAMPLE_TYPES
 from ...format.nv_meta import INFO_JSON
@@ -105,7 +106,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         StorageError: A file cannot be read or written.
         SampleError: Too many rows cannot be read.
     """
-    folder = DatasetFolder(plan.dataset)
+    folder = folder_at(plan.dataset)
     split = folder.split
     if split is None or not any(split.split_parts.values()):
         raise ConfigError("this dataset has no split", at=folder.path, hint=split_hint(folder.path))
@@ -119,7 +120,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     metadataset = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"
     text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
     if _is_written(plan, metadataset, text):
-        failed, account = 0, _account_of(counted, DatasetFolder(plan.output))
+        failed, account = 0, _account_of(counted, folder_at(plan.output))
         if plan.strict:
             account.check_complete(at=plan.output)
     else:
@@ -154,7 +155,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     )
 
 
-def _account_of(counted: MatchCount, written: DatasetFolder) -> Account:
+def _account_of(counted: MatchCount, written: Dataset) -> Account:
     """Return the account of parts that an earlier run has written."""
     account = Account()
     account.take("rows", counted.matched)
@@ -164,7 +165,7 @@ def _account_of(counted: MatchCount, written: DatasetFolder) -> Account:
     return account
 
 
-def _used_samples(folder: DatasetFolder) -> npt.NDArray[np.bool_]:
+def _used_samples(folder: Dataset) -> npt.NDArray[np.bool_]:
     """Return True for the samples that a split part has and that are not excluded, shape (n,)."""
     used = np.zeros(len(folder.index), np.bool_)
     for part in folder.split.split_parts if folder.split else ():
@@ -174,7 +175,7 @@ def _used_samples(folder: DatasetFolder) -> npt.NDArray[np.bool_]:
     return used
 
 
-def _check(plan: AddPartsPlan, folder: DatasetFolder, counted: MatchCount, lacking: npt.NDArray[np.int64]) -> None:
+def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: npt.NDArray[np.int64]) -> None:
     """Raise an error if the parts cannot be added as planned."""
     if not counted.matched:
         raise ConfigError(

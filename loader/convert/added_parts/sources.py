@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.dataset_files import read_shard_info
 from ...format.index.dataset_index import DatasetIndex
 from ...format.tar.names import split_member_name
@@ -196,7 +197,7 @@ class MatchedSource(Source):
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the matching rows in the order of the other source."""
-        index = DatasetFolder(self.dataset).tar_index
+        index = folder_at(self.dataset).tar_index
         for row in self.source.rows(listing):
             samples = _find(index, row.key)
             if not samples:
@@ -235,7 +236,7 @@ class MatchCount:
     has_parts: npt.NDArray[np.bool_]
 
 
-def count_matches(source: MatchedSource, folder: DatasetFolder, *, scratch: str) -> MatchCount:
+def count_matches(source: MatchedSource, folder: Dataset, *, scratch: str) -> MatchCount:
     """Compare the keys of a source with those of a dataset.
 
     Args:

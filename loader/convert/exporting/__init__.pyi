@@ -7,7 +7,6 @@ from .run import (
     export_samples as export_samples,
 )
 from .values import (
-    as_bytes as as_bytes,
     file_name as file_name,
     key_of as key_of,
     split_file_name as split_file_name,

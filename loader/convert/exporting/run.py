@@ -11,10 +11,11 @@ from itertools import islice
 import numpy as np
 
 from ...accounting import Account
+from ...dataset.dataset import Dataset
+from ...dataset.query import SampleQuery
+from ...dataset.records import as_bytes
 from ...errors import ConfigError, FormatError
-from ...format.dataset_folder import DatasetFolder
 from ...format.index.fresh_shard import open_fresh_shard
-from ...format.query import SampleQuery
 from ...format.tar.names import decode_name, is_outside_name, printable, split_member_name
 from ...format.tar.scan import TarScan, read_members
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
@@ -23,7 +24,7 @@ from ...storage import LocalStorage
 from ..sources.dataset import kept_parts, splits_of_samples
 from .new_output import NewFolder, raise_unwritable
 from .tables import HuggingFaceWriter, ParquetWriter
-from .values import as_bytes, cell_kinds
+from .values import cell_kinds
 from .writers import ExportedSample, FilesWriter, JsonlWriter, SampleWriter, TarWriter
 
 FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
@@ -225,7 +226,7 @@ def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequ
 _COPY_BYTES = 8 << 20
 
 
-def outside_members(folder: DatasetFolder, account: Account) -> bool:
+def outside_members(folder: Dataset, account: Account) -> bool:
     """Return True if shards have members or links that lead out of a folder; count those that belong to no sample.
 
     Raises:
@@ -250,7 +251,7 @@ def outside_members(folder: DatasetFolder, account: Account) -> bool:
 
 
 def copy_shards(
-    folder: DatasetFolder, output: str, *, link: bool = False, on_progress: Callable[[int, int], None] | None = None
+    folder: Dataset, output: str, *, link: bool = False, on_progress: Callable[[int, int], None] | None = None
 ) -> int:
     """Copy all shards to a new folder, and return their bytes.
 

@@ -21,15 +21,6 @@ _TEXTS = ("txt", "text", "caption", "cls", "cls2", "index", "md", "html", "xml",
 _CELL_TEXTS = frozenset({*_TEXTS, "json", "jsn", "jsonl", "transcript"})
 
 
-def as_bytes(value: Any) -> bytes:
-    """Return the bytes of a part: those of a text in UTF-8, and those of other values as JSON."""
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
-    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass")
-
-
 def as_json(name: str, data: bytes) -> Any:
     """Return JSON as its value, texts as texts, and other parts as ``{"base64": …}``.
 

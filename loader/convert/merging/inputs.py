@@ -11,8 +11,9 @@ from typing import Any, Literal
 import yaml
 
 from ...accounting import Account
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.next_command import quoted
 from ...format.documents.split_config import SplitConfig, split_sample_name
 from ...format.documents.subset import SubsetRange
@@ -38,7 +39,7 @@ class MergeInput:
 
     path: str
     name: str
-    folder: DatasetFolder
+    folder: Dataset
 
     @property
     def index(self) -> DatasetIndex:
@@ -62,7 +63,7 @@ def open_inputs(paths: Sequence[str]) -> list[MergeInput]:
         ConfigError: A dataset is named twice, or is not one of tar shards.
         StorageError: A dataset is missing or not prepared.
     """
-    folders = [DatasetFolder(path) for path in paths]
+    folders = [folder_at(path) for path in paths]
     seen: dict[str, str] = {}
     for path, folder in zip(paths, folders, strict=True):
         where = str(folder.storage.local_path("").resolve()) if not folder.storage.checks_versions else folder.path

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...accounting import Account
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
 from ...errors import ConfigError, StorageError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.split_config import format_split_config
 from ...format.index.current import shard_index_with_offsets
 from ...format.index.fresh_shard import open_fresh_shard
@@ -78,12 +79,12 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         staged = storage.path("")
         prepare = PreparePlan(path=staged, workers=plan.workers, compat=False, fix_duplicates=plan.rename_keys)
         prepared = run_prepare(prepare)
-        folder = DatasetFolder(staged)
+        folder = folder_at(staged)
         _write_tar_idx(inputs, folder, placed)
         renamed = sum(shard.info != placed[shard.name] for shard in folder.index.shards)
         if plan.compat:
             run_prepare(PreparePlan(path=staged, workers=plan.workers, compat=True))
-            folder = DatasetFolder(staged)
+            folder = folder_at(staged)
         # Carry what all inputs have.
         columns, warnings = merge_columns(inputs, storage, folder.tar_index)
         filters, more = merge_filters(inputs, staged)
@@ -173,7 +174,7 @@ def _save_scans(inputs: Sequence[MergeInput], storage: LocalStorage) -> dict[str
     return files
 
 
-def _write_tar_idx(inputs: Sequence[MergeInput], folder: DatasetFolder, placed: Mapping[str, FileInfo]) -> None:
+def _write_tar_idx(inputs: Sequence[MergeInput], folder: Dataset, placed: Mapping[str, FileInfo]) -> None:
     """Write the ``.tar.idx`` files, without which megatron-energon cannot train; not for shards that need a scan."""
     sources = {name: (one, entry) for one in inputs for name, entry in one.entries.items()}
     for shard in folder.tar_index.shards:

@@ -10,18 +10,20 @@ import numpy as np
 
 from ...accounting import Account
 from ...arrays import IntArray
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
+from ...dataset.query import Compute, DatasetValues, SampleQuery, find_samples
+from ...dataset.unprepared.tar_index import TarIndex, tar_layout
 from ...errors import ConfigError, EnergonError
 from ...format.columns.column import open_column, write_column
 from ...format.columns.column_files import column_names
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents import command_for_folder
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...format.filters.files import FilterFiles, filter_names
 from ...format.index.layout import ShardEntry
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
-from ...format.query import Compute, DatasetValues, SampleQuery, find_samples
 from ...format.tar.names import printable
-from ...format.unprepared.tar_index import TarIndex, tar_layout
 from ...storage import is_url, read_document
 from ..importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
 from ..importing.run import run_import
@@ -67,7 +69,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     if plan.meta_folder is None and not is_prepared_dataset(path):
         return _reshard_tars(plan, on_progress)
     # Choose samples and parts.
-    folder = DatasetFolder(path, split_config=plan.split_config, meta_folder=plan.meta_folder)
+    folder = folder_at(DatasetRef(path, split_config=plan.split_config, meta_folder=plan.meta_folder))
     names = kept_parts(folder.tar_index.part_names, keep=plan.keep_parts, drop=plan.drop_parts, at=folder.path)
     chosen = find_samples(folder, plan.query)
     inner = samples_in_folder(folder.tar_index, chosen)
@@ -155,7 +157,7 @@ def _import_plan(plan: ReshardPlan, source: DatasetSource, layout: ShardLayout, 
     )
 
 
-def _documents(folder: DatasetFolder) -> dict[str, str]:
+def _documents(folder: Dataset) -> dict[str, str]:
     """Return ``dataset.yaml`` and the code that it may name, which stays data here."""
     names = [DATASET_YAML] if folder.storage.exists(f"{FOLDER}/{DATASET_YAML}") else []
     files = (file.name.removeprefix(f"{FOLDER}/") for file in folder.storage.list(FOLDER))
@@ -163,7 +165,7 @@ def _documents(folder: DatasetFolder) -> dict[str, str]:
     return {name: read_document(folder.storage, f"{FOLDER}/{name}").decode("utf-8", "replace") for name in names}
 
 
-def _missing_fields(folder: DatasetFolder, names: tuple[str, ...]) -> list[str]:
+def _missing_fields(folder: Dataset, names: tuple[str, ...]) -> list[str]:
     """Return a warning about fields of samples whose parts are dropped."""
     config = folder.config
     if config is None or config.field_map is None or len(names) == len(folder.tar_index.part_names):
@@ -174,7 +176,7 @@ def _missing_fields(folder: DatasetFolder, names: tuple[str, ...]) -> list[str]:
     return [f"dataset.yaml takes {', '.join(missing)} from parts that are dropped: edit it in the new dataset"]
 
 
-def _count_excluded(folder: DatasetFolder, query: SampleQuery, chosen: int) -> int:
+def _count_excluded(folder: Dataset, query: SampleQuery, chosen: int) -> int:
     if not len(folder.excluded_samples()):
         return 0
     return len(find_samples(folder, replace(query, excluded=True))) - chosen
@@ -183,7 +185,7 @@ def _count_excluded(folder: DatasetFolder, query: SampleQuery, chosen: int) -> i
 _KEY = "key"
 
 
-def sorted_rows(folder: DatasetFolder, samples: IntArray, by: str, compute: Compute | None = None) -> IntArray:
+def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | None = None) -> IntArray:
     """Return the positions in ``samples`` in sorted order; equal ones keep their order, those without a value are last.
 
     Args:
@@ -278,7 +280,7 @@ class CarriedValues:
         samples: The sample of each row, shape (rows,).
     """
 
-    def __init__(self, folder: DatasetFolder, samples: IntArray) -> None:
+    def __init__(self, folder: Dataset, samples: IntArray) -> None:
         self._folder = folder
         self._samples = samples
         self.columns: list[str] = []

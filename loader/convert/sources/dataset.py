@@ -11,14 +11,16 @@ import numpy as np
 
 from ...accounting import Account
 from ...arrays import IntArray
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
+from ...dataset.unprepared import find_tars, is_prepared
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.names import is_outside_name
-from ...format.unprepared import find_tars, is_prepared
 from ...storage import FileInfo, open_storage
 from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row
 from .source import Listing, Source
@@ -62,7 +64,7 @@ class DatasetSource(Source):
             yield from self._unprepared(listing.account)
 
     def _prepared(self, account: Account) -> Iterator[Row]:
-        folder = DatasetFolder(self.path, split_config=self.split_config, meta_folder=self.meta_folder)
+        folder = folder_at(DatasetRef(self.path, split_config=self.split_config, meta_folder=self.meta_folder))
         index, storage = folder.tar_index, folder.storage
         wanted = self._wanted(index.part_names)
         splits = splits_of_samples(folder) if self.keeps_splits and folder.split else None
@@ -173,7 +175,7 @@ class SampleSplits:
         return "" if number < 0 else self.names[number]
 
 
-def splits_of_samples(folder: DatasetFolder) -> SampleSplits:
+def splits_of_samples(folder: Dataset) -> SampleSplits:
     """Return the split part of each sample.
 
     Args:

@@ -14,11 +14,13 @@ import numpy as np
 
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
+from ...dataset.query import Compute, DatasetValues, column_or_values, only_value
+from ...dataset.query.condition import Values
 from ...errors import ConfigError, SampleError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName, read_value_names
-from ...format.query import Compute, DatasetValues, column_or_values, only_value
-from ...format.query.condition import Values
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of samples that are read, and of all."""
@@ -64,7 +66,7 @@ class _Collector:
 
 
 def find_groups(
-    folder: DatasetFolder,
+    folder: Dataset,
     expression: str | None,
     *,
     compute: Compute | None = None,
@@ -110,7 +112,7 @@ def find_groups(
     return next(one for some, one in zip(names, groups, strict=True) if some[0] == chosen)
 
 
-def _inside_parts(folder: DatasetFolder, expression: str) -> list[list[ValueName]]:
+def _inside_parts(folder: Dataset, expression: str) -> list[list[ValueName]]:
     """Return the values inside parts that an expression may mean, each with its alternatives; none for other values.
 
     Raises:
@@ -138,7 +140,7 @@ def _as_texts(found: Values) -> list[str | None]:
     return [str(value) if is_known else None for value, is_known in zip(values, known, strict=True)]
 
 
-def group_contents(folder: DatasetFolder, part: str | None, *, on_progress: ProgressCallback | None = None) -> Groups:
+def group_contents(folder: Dataset, part: str | None, *, on_progress: ProgressCallback | None = None) -> Groups:
     """Group samples whose parts have the same bytes; names of groups are the keys of their first samples.
 
     Args:
@@ -186,7 +188,7 @@ def _alternatives(expression: str, *, at: str | None) -> list[str]:
         raise ConfigError(f"{expression!r} names no group: {error}", at=at, hint=_HINT) from error
 
 
-def _value(access: ValueName, parts: dict[str, object], folder: DatasetFolder, sample: int) -> str | None:
+def _value(access: ValueName, parts: dict[str, object], folder: Dataset, sample: int) -> str | None:
     data = parts[access.part]
     if isinstance(data, bytes) and access.path and len(data) > CHECKED_JSON_BYTES:
         raise SampleError(
@@ -211,7 +213,7 @@ def _value(access: ValueName, parts: dict[str, object], folder: DatasetFolder, s
 
 
 def _read(
-    folder: DatasetFolder, names: list[str] | None, on_progress: ProgressCallback | None
+    folder: Dataset, names: list[str] | None, on_progress: ProgressCallback | None
 ) -> Iterator[tuple[int, dict[str, object]]]:
     total = len(folder.index)
     with closing(folder):
@@ -283,7 +285,7 @@ def find_leaks(
     Raises:
         ConfigError: The dataset has no split, or the expression names nothing.
     """
-    folder = DatasetFolder(path, split_config=split_config)
+    folder = folder_at(DatasetRef(path, split_config=split_config))
     split = folder.required_split()
     if group_by is not None:
         groups = find_groups(folder, group_by, compute=compute, on_progress=on_progress)
@@ -293,7 +295,7 @@ def find_leaks(
     return leaks_of(groups, members, len(folder.index))
 
 
-def _members(folder: DatasetFolder, part: str) -> IntArray:
+def _members(folder: Dataset, part: str) -> IntArray:
     runs = folder.runs_of_part(part)
     numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(run.start, run.stop) for run in runs)])
     return np.setdiff1d(numbers, folder.excluded_samples(), assume_unique=True)

@@ -12,14 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
+from ...dataset.query import Compute
 from ...errors import ConfigError, EnergonError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.dataset_files import read_split_config
 from ...format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
 from ...format.filters.build import build_filter_index
 from ...format.filters.files import FilterFiles
 from ...format.nv_meta import FOLDER, LOCK, SPLIT_YAML
-from ...format.query import Compute
 from ...storage import Storage, open_storage, read_document
 from .groups import Groups, ProgressCallback, find_groups
 
@@ -86,7 +87,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
         ConfigError: The groups do not exist, or a part would have no samples.
         StorageError: The dataset is missing, not prepared, or cannot be written.
     """
-    folder = DatasetFolder(plan.path)
+    folder = folder_at(plan.path)
     groups = find_groups(folder, plan.group_by, compute=plan.compute, on_progress=on_progress)
     shards = folder.index.shards
     shard_of = np.repeat(np.arange(len(shards)), [shard.samples for shard in shards])
@@ -151,9 +152,7 @@ def _is_near(ratio: Mapping[str, float], chosen: IntArray) -> bool:
     return bool((np.abs(shares - wanted) <= _TOLERANCE).all())
 
 
-def _write(
-    folder: DatasetFolder, file: str, parts: Mapping[str, tuple[str, ...]], members: Mapping[str, IntArray]
-) -> None:
+def _write(folder: Dataset, file: str, parts: Mapping[str, tuple[str, ...]], members: Mapping[str, IntArray]) -> None:
     """Write the filters, then the copy of the split before, then the split: a kill leaves the old split or the new."""
     storage = folder.storage
     digest = blake2b(digest_size=4)
@@ -174,7 +173,7 @@ def _write(
     _remove_filters(storage, obsolete)
 
 
-def _kept_excludes(folder: DatasetFolder) -> tuple[str, ...]:
+def _kept_excludes(folder: Dataset) -> tuple[str, ...]:
     try:
         earlier = read_split_config(folder.storage)
     except EnergonError:
@@ -190,7 +189,7 @@ def undo_split(path: str) -> bool:
     Raises:
         StorageError: The dataset cannot be written.
     """
-    storage, folder = open_storage(path), DatasetFolder(path)
+    storage, folder = open_storage(path), folder_at(path)
     file = f"{FOLDER}/{folder.split_file or SPLIT_YAML}"
     with storage.lock(LOCK):
         if not storage.exists(f"{file}{_BEFORE}"):

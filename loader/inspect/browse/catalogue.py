@@ -8,10 +8,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+from ...dataset.unprepared.temporary_index import index_temporarily
 from ...errors import ConfigError
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...format.prepare.plan import ProgressCallback
-from ...format.unprepared.temporary_index import index_temporarily
 from ...metadataset.datasets import DatasetNames
 from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits

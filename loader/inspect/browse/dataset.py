@@ -8,32 +8,26 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...convert.exporting import as_bytes
+from ...dataset.dataset import Dataset, PartPlace
+from ...dataset.opening import dataset_at
+from ...dataset.query import SampleQuery, find_samples
+from ...dataset.records import SingleFile
+from ...dataset.tar import TarDataset
 from ...errors import ConfigError, FormatError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
+from ...format.index.dataset_index import PartLocation
 from ...format.index.layout import ShardEntry
 from ...format.nv_meta import FOLDER, INFO_JSON, SPLIT_YAML
-from ...format.query import SampleQuery, find_samples
-from ...format.single_file import SingleFile, open_samples
 from ...storage import LocalStorage
-from .open_shards import OpenShards
 from .part_types import is_picture
 
 _CHECKED_EVERY_S = 1.0
-
-
-class PartPlace(NamedTuple):
-    """A part of a sample: its name, size in bytes, and offset in the shard (None in JSONL and Parquet files)."""
-
-    name: str
-    size_bytes: int
-    offset: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +95,6 @@ class BrowsedDataset:
         self.place = place
         self.is_prepared = is_prepared
         self._lock = threading.RLock()
-        self._shards = OpenShards()
-        self._last_record: tuple[int, dict[str, Any]] | None = None
 
     def __len__(self) -> int:
         return len(self.folder.index)
@@ -187,9 +179,7 @@ class BrowsedDataset:
     def parts(self, number: int) -> list[PartPlace]:
         """Return the parts of a sample, without reading them from tar shards."""
         with self._lock:
-            if self.folder.records is None:
-                return [PartPlace(one.name, one.size_bytes, one.offset) for one in self.folder.tar_index.parts(number)]
-            return [PartPlace(name, len(as_bytes(value)), None) for name, value in self._record(number).items()]
+            return self.folder.parts(number)
 
     def read(self, number: int, part: str | PartPlace, start: int = 0, stop: int | None = None) -> bytes:
         """Read the bytes from ``start`` to ``stop`` of a part, fewer at its end. A place needs no look-up by name.
@@ -199,17 +189,14 @@ class BrowsedDataset:
             EnergonError: The shard is missing or damaged, or has changed.
         """
         with self._lock:
-            if self.folder.records is not None:
-                name = part if isinstance(part, str) else part.name
-                return as_bytes(self._record(number)[name])[start:stop]
-            place = self.part_place(number, part) if isinstance(part, str) else part
-            stop = place.size_bytes if stop is None else min(stop, place.size_bytes)
             folder = self.folder
+            place = self.part_place(number, part) if isinstance(part, str) else part
+            if place.offset is None or not isinstance(folder, TarDataset):
+                return folder.read(number, place.name, start, stop)
             shard = folder.index.shard_of(number)
-        if start >= stop:
-            return b""
-        offset = (place.offset or 0) + start
-        return self._shards.read(folder.storage, lambda: folder.tar_index, shard, offset, stop - start)
+            folder.open_file(shard)
+        # Without the lock: storages answer several reads at a time.
+        return folder.read_range(shard, PartLocation(place.name, place.offset, place.size_bytes), start, stop)
 
     def part_place(self, number: int, part: str) -> PartPlace:
         """Return where a part is.
@@ -245,9 +232,8 @@ class BrowsedDataset:
         with self._lock:
             files = self._stat_files()
             folder = self._open_folder(self.folder.path)
-            self._shards.close()
             self.folder.close()
-            self.folder, self._files, self._last_record = folder, files, None
+            self.folder, self._files = folder, files
             for name in ("shards", "version"):
                 vars(self).pop(name, None)
 
@@ -267,7 +253,6 @@ class BrowsedDataset:
     def close(self) -> None:
         """Close all shards."""
         with self._lock:
-            self._shards.close()
             self.folder.close()
 
     def _stat_files(self) -> tuple[tuple[int, int] | None, ...]:
@@ -279,13 +264,8 @@ class BrowsedDataset:
             names.append(f"{FOLDER}/{self.split_config or SPLIT_YAML}")
         return tuple(_stat(self.folder.storage.path(name)) for name in names)
 
-    def _open_folder(self, path: str) -> DatasetFolder:
-        return open_samples(path, split_config=self.split_config, meta_folder=self.meta_folder)
-
-    def _record(self, number: int) -> dict[str, Any]:
-        if self._last_record is None or self._last_record[0] != number:
-            self._last_record = number, self.folder.read_parts(number)
-        return self._last_record[1]
+    def _open_folder(self, path: str) -> Dataset:
+        return dataset_at(DatasetRef(path, split_config=self.split_config, meta_folder=self.meta_folder), rechecks=True)
 
 
 def _stat(path: str) -> tuple[int, int] | None:

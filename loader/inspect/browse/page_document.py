@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ...dataset.dataset import PartPlace
 from ...errors import EnergonError
 from ...format.media.picture_traits import turn_note
 from ..fields import FieldView, describe_value
 from ..sample_view import PreviewRequest, SampleView
 from ..views import open_views
-from .dataset import BrowsedDataset, PartPlace
+from .dataset import BrowsedDataset
 from .part_types import is_picture, media_type
 from .workers import MAX_PART_BYTES, PartAddress, read_part
 

@@ -18,14 +18,8 @@ import numpy as np
 
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
-from ...errors import ConfigError, EnergonError
-from ...format.dataset_folder import DatasetFolder
-from ...format.documents.dataset_config import DatasetConfig
-from ...format.lint.record_folder import lint_record, value_check
-from ...format.lint.report import Finding
-from ...format.lint.samples import SampleLint
-from ...format.lint.shard import check_parts, required_parts
-from ...format.query import (
+from ...dataset.dataset import Dataset
+from ...dataset.query import (
     Condition,
     DatasetValues,
     SampleQuery,
@@ -34,9 +28,15 @@ from ...format.query import (
     is_indexed,
     only_value,
 )
+from ...errors import ConfigError, EnergonError
+from ...format.documents.dataset_config import DatasetConfig
 from ...format.records.folder_index import RecordIndex
 from ...format.records.record_file import RecordReader
 from ...format.tar.names import encode_name
+from ...lint.record_folder import lint_record, value_check
+from ...lint.report import Finding
+from ...lint.samples import SampleLint
+from ...lint.shard import check_parts, required_parts
 from ...samples.building.check import DecodeCheck
 from ...storage import EPath
 from ..stats import compute_values, estimate_values, value_names
@@ -98,7 +98,7 @@ class _Task(NamedTuple):
 Submit = Callable[..., "Future[dict[int, str]]"]
 
 
-def needs_scan(folder: DatasetFolder, condition: str) -> bool:
+def needs_scan(folder: Dataset, condition: str) -> bool:
     """Return True if a condition has names that are no columns, so that samples have to be read.
 
     Raises:
@@ -134,7 +134,7 @@ def search_samples(
             return
 
 
-def _check_names(folder: DatasetFolder, condition: Condition) -> None:
+def _check_names(folder: Dataset, condition: Condition) -> None:
     """Check that the names of a condition mean one value each; some samples have those that are not given whole.
 
     Raises:
@@ -288,7 +288,7 @@ def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Find
     return found
 
 
-def _readable_config(folder: DatasetFolder) -> DatasetConfig | None:
+def _readable_config(folder: Dataset) -> DatasetConfig | None:
     try:
         return folder.config
     except ConfigError:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...dataset.dataset import Dataset
 from ...errors import ConfigError
 from ...format.columns.column import open_column, write_column
-from ...format.dataset_folder import DatasetFolder
 from ...version import __version__
 
 _COLUMN = "tag"
@@ -16,7 +16,7 @@ _MAX_CHARACTERS = 80
 _MAX_TAGS = 1000
 
 
-def tags(folder: DatasetFolder) -> tuple[str, ...]:
+def tags(folder: Dataset) -> tuple[str, ...]:
     """Return the tags that samples of a dataset have had.
 
     Raises:
@@ -27,7 +27,7 @@ def tags(folder: DatasetFolder) -> tuple[str, ...]:
     return tuple(open_column(folder.storage, folder.index, _COLUMN).record.categories)
 
 
-def tag_samples(folder: DatasetFolder, numbers: Sequence[int], tag: str) -> int:
+def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
     """Set the tag of samples, and return the number of samples that now have it.
 
     Args:

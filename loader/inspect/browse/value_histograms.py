@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dataset.opening import folder_at
+from ...dataset.query import Condition, SampleQuery
 from ...format.columns.column import open_column
 from ...format.columns.column_files import column_names
-from ...format.dataset_folder import DatasetFolder
-from ...format.nv_meta import SPLIT_YAML
-from ...format.query import Condition, SampleQuery
+from ...format.dataset_ref import DatasetRef
 from ..stats import Distribution, StatsRequest, collect_stats
 
 
@@ -27,7 +27,7 @@ def statistics(
     Raises:
         EnergonError: The dataset cannot be read.
     """
-    folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
+    folder = folder_at(DatasetRef(path, split_config=split_config, meta_folder=meta_folder))
     request = StatsRequest(
         path=path,
         query=SampleQuery(split_parts=() if split_part is None else [split_part]),

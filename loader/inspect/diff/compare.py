@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+from ...dataset.opening import folder_at
+from ...dataset.unprepared.tar_folder import is_prepared
 from ...errors import ConfigError, StorageError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...format.nv_meta import DATASET_YAML, SPLIT_YAML, open_dataset_storage
-from ...format.unprepared.tar_folder import is_prepared
 from ...storage import EPath
 from ...training.states import differences, list_state_files
 from .report import DifferenceList, DiffReport
@@ -149,17 +150,19 @@ def _compare_folders(
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
     """Compare two datasets of shards; those that are not prepared are scanned first."""
-    from ...format.unprepared.temporary_index import index_temporarily
+    from ...dataset.unprepared.temporary_index import index_temporarily
     from .datasets import compare_datasets
 
     with ExitStack() as stack:
         scanned = [index_temporarily(path, None, stack) for path in paths]
         folders = [
-            DatasetFolder(
-                data_path(path) if index is None else index[0],
-                split_config=split_config,
-                dataset_config=dataset_config,
-                meta_folder=None if index is None else index[1],
+            folder_at(
+                DatasetRef(
+                    data_path(path) if index is None else index[0],
+                    split_config=split_config,
+                    dataset_config=dataset_config,
+                    meta_folder=None if index is None else index[1],
+                )
             )
             for path, index in zip(paths, scanned, strict=True)
         ]

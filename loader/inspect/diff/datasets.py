@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...format.dataset_folder import DatasetFolder
+from ...dataset.dataset import Dataset
 from ...format.documents.split_config import SplitConfig
 from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex
@@ -25,8 +25,8 @@ _CHUNK_BYTES = 1 << 20
 
 
 def compare_datasets(
-    before: DatasetFolder,
-    after: DatasetFolder,
+    before: Dataset,
+    after: Dataset,
     found: DifferenceList,
     *,
     contents: bool = False,
@@ -75,8 +75,8 @@ def _samples(shards: dict[str, ShardEntry]) -> int:
 
 
 def _compare_shard(
-    before: DatasetFolder,
-    after: DatasetFolder,
+    before: Dataset,
+    after: Dataset,
     shard: ShardEntry,
     other: ShardEntry,
     found: DifferenceList,

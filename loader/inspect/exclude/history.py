@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...format.exclusions.change import undo_exclusion
-from ...format.exclusions.journal import Exclusion, ExclusionFiles
+from ...dataset.exclusions.change import undo_exclusion
+from ...dataset.exclusions.journal import Exclusion, ExclusionFiles
 from ...metadataset.datasets import OpenDataset
 from .opened import check_single, check_writable, open_prepared
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...dataset.dataset import Dataset
+from ...dataset.opening import dataset_at
+from ...dataset.records import SingleFile
 from ...errors import ConfigError, StorageError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import is_metadataset
 from ...format.nv_meta import FOLDER
-from ...format.single_file import SingleFile, open_samples
 from ...metadataset.datasets import OpenDataset, named_datasets
 from ...storage import RemoteStorage
 
@@ -41,12 +43,13 @@ def open_prepared(
     """
     named = named_datasets([path], split_parts=split_parts, split_config=split_config, meta_folder=meta_folder)
     opened = (
-        (one, open_samples(one.path, split_config=one.split_config, meta_folder=one.meta_folder)) for one in named
+        (one, dataset_at(DatasetRef(one.path, split_config=one.split_config, meta_folder=one.meta_folder)))
+        for one in named
     )
     return [OpenDataset(name=one.path, dataset=one, place=one, folder=folder) for one, folder in opened]
 
 
-def check_writable(folder: DatasetFolder) -> None:
+def check_writable(folder: Dataset) -> None:
     """Check that files about exclusions can be written.
 
     Raises:

@@ -9,9 +9,9 @@ from uuid import uuid4
 import numpy as np
 
 from ...arrays import IntArray
+from ...dataset.exclusions.change import ExclusionPlan, exclude_samples, included_samples, plan_exclusion
+from ...dataset.query import SampleQuery
 from ...errors import ConfigError, StorageError
-from ...format.exclusions.change import ExclusionPlan, exclude_samples, included_samples, plan_exclusion
-from ...format.query import SampleQuery
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
 from ...metadataset.datasets import OpenDataset
 from ..lint import LintRequest, run_lint

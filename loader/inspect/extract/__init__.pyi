@@ -2,7 +2,6 @@
 
 from .sample import (
     FoundSample as FoundSample,
-    PartPlace as PartPlace,
     SampleFinder as SampleFinder,
     SampleParts as SampleParts,
     find_samples_of as find_samples_of,

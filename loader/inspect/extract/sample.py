@@ -8,28 +8,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...convert.exporting import as_bytes, file_name
+from ...convert.exporting import file_name
+from ...dataset.dataset import PartPlace
+from ...dataset.query import unknown_key_error
+from ...dataset.records import as_bytes
 from ...errors import ConfigError, StorageError
 from ...format.documents.messages import did_you_mean
-from ...format.query import unknown_key_error
 from ...metadataset.datasets import OpenDataset, named_datasets, open_datasets
 
 _MAX_NAMED = 20
 _MAX_SAMPLES = 3
-
-
-class PartPlace(NamedTuple):
-    """A part of a sample.
-
-    Attributes:
-        name: Name of the part.
-        size_bytes: Its size.
-        offset: Offset of its bytes in the shard; None for a value of a JSONL or Parquet file.
-    """
-
-    name: str
-    size_bytes: int
-    offset: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +131,14 @@ class SampleFinder:
             FormatError: The shard has changed, or is damaged.
         """
         folder, number = sample.opened.folder, sample.number
-        offsets: dict[str, int] = {}
-        if folder.records is None:
-            offsets = {part.name: part.offset for part in folder.tar_index.parts(number)}
+        offsets = {part.name: part.offset for part in folder.parts(number)}
         data = {name: as_bytes(value) for name, value in folder.read_parts(number).items()}
         return SampleParts(
             dataset=sample.opened.dataset.path,
             key=folder.index.key(number),
             shard=folder.index.shard_of(number).name,
             index=number,
-            parts=tuple(PartPlace(name, len(some), offsets.get(name)) for name, some in data.items()),
+            parts=tuple(PartPlace(name, len(some), offsets[name]) for name, some in data.items()),
             data=data,
         )
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...convert.exporting import as_bytes, file_name, key_of, split_file_name
-from ...format.dataset_folder import DatasetFolder
-from ...format.index.fresh_shard import open_fresh_shard
+from ...convert.exporting import file_name, key_of, split_file_name
+from ...dataset.dataset import Dataset
 from ...format.index.layout import ShardEntry
-from ...storage import ReadableFile
-
-_MAX_OPEN_SHARDS = 64
-_MAX_RECORDS = 256  # that are kept in memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +38,13 @@ class DatasetFiles:
         ConfigError: There is no such split part.
     """
 
-    def __init__(self, folder: DatasetFolder, layout: Layout, *, split_part: str | None = None) -> None:
+    def __init__(self, folder: Dataset, layout: Layout, *, split_part: str | None = None) -> None:
         self._folder = folder
         self._layout = layout
         self._is_restricted = split_part is not None
         every = [range(len(folder.index))] if split_part is None else folder.runs_of_part(split_part)
         self._ranges: Sequence[range] = [some for some in every if len(some)]
         self._shards = {file_name(shard.name): shard for shard in folder.index.shards if self._of_shard(shard)}
-        self._open: OrderedDict[str, ReadableFile] = OrderedDict()
-        self._records: OrderedDict[int, dict[str, bytes]] = OrderedDict()
 
     def entry(self, path: Sequence[str]) -> Entry | None:
         """Return what is at a path; None if nothing is."""
@@ -94,19 +86,13 @@ class DatasetFiles:
         sample, part = (self._find(shard, rest) if rest else None) or (0, None)
         if part is None:
             raise FileNotFoundError("/".join(path))
-        if self._folder.records is not None:
-            return self._record(sample).get(part, b"")[offset : offset + size]
-        located = self._folder.tar_index.shard_and_part(sample, part)
-        if located is None:
-            raise FileNotFoundError("/".join(path))
-        entry, place = located
-        size = max(0, min(size, place.size_bytes - offset))
-        return self._opened(entry).read_at(place.offset + offset, size) if size else b""
+        try:
+            return self._folder.read(sample, part, offset, offset + size)
+        except KeyError as error:
+            raise FileNotFoundError("/".join(path)) from error
 
     def close(self) -> None:
         """Close all shards."""
-        while self._open:
-            self._open.popitem()[1].close()
         self._folder.close()
 
     # ---------------------------------------------------------------------------------------------------- paths
@@ -162,27 +148,7 @@ class DatasetFiles:
     # ----------------------------------------------------------------------------------------------------- bytes
 
     def _sizes(self, sample: int) -> dict[str, int]:
-        if self._folder.records is not None:
-            return {part: len(data) for part, data in self._record(sample).items()}
-        return {part.name: part.size_bytes for part in self._folder.tar_index.parts(sample)}
-
-    def _record(self, sample: int) -> dict[str, bytes]:
-        known = self._records.get(sample)
-        if known is None:
-            known = {name: as_bytes(value) for name, value in self._folder.read_parts(sample).items()}
-            self._records[sample] = known
-            if len(self._records) > _MAX_RECORDS:
-                self._records.popitem(last=False)
-        return known
-
-    def _opened(self, shard: ShardEntry) -> ReadableFile:
-        file = self._open.get(shard.name)
-        if file is None:
-            file = self._open[shard.name] = open_fresh_shard(self._folder.storage, self._folder.tar_index, shard)
-            if len(self._open) > _MAX_OPEN_SHARDS:
-                self._open.popitem(last=False)[1].close()
-        self._open.move_to_end(shard.name)
-        return file
+        return {part.name: part.size_bytes for part in self._folder.parts(sample)}
 
 
 class Entry(NamedTuple):

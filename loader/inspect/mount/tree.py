@@ -8,14 +8,13 @@ from pathlib import PurePosixPath
 
 from ...cached_property import cached_property
 from ...convert.exporting import file_name
+from ...dataset.opening import dataset_at, folder_at
+from ...dataset.unprepared.temporary_index import index_temporarily
 from ...errors import ConfigError, EnergonError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ...format.prepare.plan import ProgressCallback
-from ...format.single_file import SingleFile
-from ...format.unprepared.temporary_index import index_temporarily
 from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
@@ -75,7 +74,7 @@ def _open_files(
     """Open the files of a dataset; the stack removes a temporary index when it closes."""
     path, meta_folder = data_path(request.path), request.meta_folder
     if is_record_file(path):
-        return DatasetFiles(SingleFile(path), layout, split_part=split_part)
+        return DatasetFiles(dataset_at(path), layout, split_part=split_part)
     indexed = index_temporarily(path, meta_folder, stack, on_progress)
     if indexed is not None:
         if split_part is not None:
@@ -85,11 +84,10 @@ def _open_files(
                 hint="run energon prepare, or mount all samples",
             )
         path, meta_folder = indexed
-    folder = DatasetFolder(
-        path,
-        split_config=request.split_config or SPLIT_YAML,
-        dataset_config=request.dataset_config or DATASET_YAML,
-        meta_folder=meta_folder,
+    folder = folder_at(
+        DatasetRef(
+            path, split_config=request.split_config, dataset_config=request.dataset_config, meta_folder=meta_folder
+        )
     )
     return DatasetFiles(folder, layout, split_part=split_part)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ...accounting import REASONS
 from ...errors import ConfigError
 from ...format.documents.messages import did_you_mean
-from ...format.lint import CODES
+from ...lint import CODES
 
 _SEVERITIES = {"E": "error", "W": "warning", "L": "left out", "F": "failed"}
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")

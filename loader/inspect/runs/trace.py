@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
+from ...dataset.query import unknown_key_error
 from ...errors import ConfigError, StateError
-from ...format.query import unknown_key_error
 from ...order import GONE
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.reading.dataset_source import DatasetSource

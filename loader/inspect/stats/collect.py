@@ -13,15 +13,17 @@ import numpy.typing as npt
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...accounting.part_sets import PartSets
 from ...arrays import IntArray
+from ...dataset.dataset import Dataset
+from ...dataset.opening import dataset_at
+from ...dataset.query import SampleQuery, find_samples
+from ...dataset.query.dataset_values import only_value
+from ...dataset.records import SingleFile
 from ...errors import ConfigError
 from ...format.columns.column import write_column
 from ...format.columns.column_files import BY_STATS, column_of, value_of_column
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import did_you_mean
 from ...format.documents.value_name import ValueName, parse_value_name, values_meant
-from ...format.query import SampleQuery, find_samples
-from ...format.query.dataset_values import only_value
-from ...format.single_file import SingleFile, open_samples
 from ...format.worker_pool import run_in_workers
 from ...version import __version__
 from .distribution import Distribution, TopValues
@@ -184,7 +186,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         StorageError: The dataset is not prepared, or cannot be read.
         TrustError: The tokenizer is code that may not run.
     """
-    folder = open_samples(request.path, split_config=request.split_config, meta_folder=request.meta_folder)
+    folder = dataset_at(DatasetRef(request.path, split_config=request.split_config, meta_folder=request.meta_folder))
     if request.write and isinstance(folder, SingleFile):
         raise ConfigError(
             "a single file has no columns",
@@ -241,7 +243,7 @@ def _random_samples(every: IntArray, count: int | None) -> IntArray:
     return np.sort(np.random.default_rng(0).choice(every, count, replace=False))
 
 
-def _hashed_parts(folder: DatasetFolder, request: StatsRequest) -> tuple[str, ...]:
+def _hashed_parts(folder: Dataset, request: StatsRequest) -> tuple[str, ...]:
     names = folder.index.part_names
     if request.dedupe and request.dedupe not in names:
         raise ConfigError(
@@ -258,7 +260,7 @@ def _matching(names: Sequence[str], patterns: Sequence[str] | None) -> tuple[str
     return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
-def _meant(folder: DatasetFolder, name: str, at: str) -> tuple[ValueName, ...]:
+def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
     """Return the values that the name of a value to write may mean.
 
     Raises:
@@ -273,9 +275,7 @@ def _meant(folder: DatasetFolder, name: str, at: str) -> tuple[ValueName, ...]:
     return meant
 
 
-def _write(
-    folder: DatasetFolder, name: str, kept: dict[str, tuple[list[int], list[Value]]], report: StatsReport
-) -> None:
+def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Value]]], report: StatsReport) -> None:
     """Write a column.
 
     Raises:
@@ -308,7 +308,7 @@ def _write(
     report.written_values.append(str(value))
 
 
-def _free_name(folder: DatasetFolder, name: str, value: ValueName) -> str:
+def _free_name(folder: Dataset, name: str, value: ValueName) -> str:
     """Return the name of a value's column: the one it has, or one that no other value has."""
     start = name if name.isidentifier() and name.isascii() else column_of(folder.storage, value) or value.identifier
     known, number, free = folder.column_names(), 1, start

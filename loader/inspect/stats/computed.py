@@ -11,12 +11,12 @@ import numpy as np
 
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
+from ...dataset.dataset import Dataset
+from ...dataset.query.condition import Values
+from ...dataset.records import SingleFile
 from ...escaped_log import get_logger
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.value_name import ValueName
 from ...format.nv_meta import FOLDER
-from ...format.query.condition import Values
-from ...format.single_file import SingleFile
 from ...format.worker_pool import run_in_workers
 from .scan import ScanTask, as_array, scan_samples
 from .values import Value
@@ -40,9 +40,7 @@ class ValueEstimate(NamedTuple):
     existing: tuple[ValueName, ...]
 
 
-def estimate_values(
-    folder: DatasetFolder, names: Sequence[ValueName], samples: IntArray, *, workers: int
-) -> ValueEstimate:
+def estimate_values(folder: Dataset, names: Sequence[ValueName], samples: IntArray, *, workers: int) -> ValueEstimate:
     """Return about how long :func:`compute_values` takes, and which of the values exist."""
     if not len(samples):
         return ValueEstimate(0.0, 0, ())
@@ -59,7 +57,7 @@ def estimate_values(
     return ValueEstimate(seconds, timed, tuple(name for name in names if str(name) in existing))
 
 
-def value_names(folder: DatasetFolder, samples: IntArray) -> list[str]:
+def value_names(folder: Dataset, samples: IntArray) -> list[str]:
     """Return the names of the values that some of the samples have, sorted."""
     tasks = replace(_task(folder, (), _some(samples)), kept_only=False).of_shards(folder)
     return sorted(
@@ -72,7 +70,7 @@ def _some(samples: IntArray) -> IntArray:
 
 
 def compute_values(
-    folder: DatasetFolder,
+    folder: Dataset,
     names: Sequence[ValueName],
     samples: IntArray,
     *,
@@ -111,7 +109,7 @@ def compute_values(
     return {name: _as_values(kept[str(name)], samples) for name in names}
 
 
-def _task(folder: DatasetFolder, names: Sequence[ValueName], samples: IntArray) -> ScanTask:
+def _task(folder: Dataset, names: Sequence[ValueName], samples: IntArray) -> ScanTask:
     is_default = isinstance(folder, SingleFile) or folder.meta_folder == f"{folder.path.rstrip('/')}/{FOLDER}"
     return ScanTask(
         path=folder.path,

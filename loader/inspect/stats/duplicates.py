@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
-from ...format.dataset_folder import DatasetFolder
+from ...dataset.dataset import Dataset
 
 
 def duplicate_groups(
-    folder: DatasetFolder, samples: IntArray, hashes: npt.NDArray[np.uint64], parts: tuple[str, ...]
+    folder: Dataset, samples: IntArray, hashes: npt.NDArray[np.uint64], parts: tuple[str, ...]
 ) -> list[list[int]]:
     """Return groups of samples with the same bytes, the largest first; those of one hash are read again to compare.
 
@@ -43,7 +43,7 @@ def duplicate_groups(
     return groups
 
 
-def _equal(folder: DatasetFolder, samples: list[int], parts: tuple[str, ...]) -> list[list[int]]:
+def _equal(folder: Dataset, samples: list[int], parts: tuple[str, ...]) -> list[list[int]]:
     by_content: dict[bytes, list[int]] = defaultdict(list)
     for sample in samples:
         digest = hashlib.sha256()

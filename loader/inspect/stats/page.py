@@ -10,9 +10,10 @@ from html import escape
 import numpy as np
 
 from ...accounting.kinds import kind_of_name
+from ...dataset.opening import dataset_at
 from ...errors import EnergonError
+from ...format.dataset_ref import DatasetRef
 from ...format.media.open_picture import open_picture
-from ...format.single_file import open_samples
 from ..text import format_bytes, format_count
 from .collect import StatsReport
 from .distribution import Distribution, TopValues
@@ -106,7 +107,7 @@ def _pictures(path: str, meta_folder: str | None) -> Iterator[str]:
     """Yield pictures of evenly spaced samples."""
     from PIL import Image
 
-    folder = open_samples(path, meta_folder=meta_folder)
+    folder = dataset_at(DatasetRef(path, meta_folder=meta_folder))
     parts = [name for name in folder.index.part_names if kind_of_name(name) == "image"]
     if not parts:
         return

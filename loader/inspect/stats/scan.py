@@ -17,11 +17,12 @@ import numpy.typing as npt
 from ...accounting.kinds import kind_of_name
 from ...accounting.large_parts import LargePartError
 from ...arrays import IntArray
+from ...dataset.dataset import Dataset
+from ...dataset.opening import dataset_at
 from ...errors import ConfigError, EnergonError, SampleError, TrustError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
 from ...format.index.fresh_shard import open_fresh_shard
-from ...format.single_file import open_samples
 from ...storage import AscendingFile, ReadableFile
 from .values import (
     PartValues,
@@ -79,7 +80,7 @@ class ScanTask:
     trust_code: bool = False
     max_json_bytes: int | None = None
 
-    def of_shards(self, folder: DatasetFolder) -> Iterator[ScanTask]:
+    def of_shards(self, folder: Dataset) -> Iterator[ScanTask]:
         """Yield tasks for samples of several shards, each with some samples of one."""
         firsts = np.array([shard.first_sample for shard in folder.index.shards])
         ends = np.searchsorted(self.samples, [*firsts[1:], len(folder.index)])
@@ -173,8 +174,8 @@ def as_array(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
 
 
 @lru_cache(maxsize=4)
-def _open_folder(path: str, meta_folder: str | None) -> DatasetFolder:
-    return open_samples(path, meta_folder=meta_folder)
+def _open_folder(path: str, meta_folder: str | None) -> Dataset:
+    return dataset_at(DatasetRef(path, meta_folder=meta_folder))
 
 
 @lru_cache(maxsize=1)
@@ -185,7 +186,7 @@ def _open_tokenizer(name: str, trust_code: bool) -> Tokenizer:
 class _Reader:
     """Reads parts of samples of one shard."""
 
-    def __init__(self, folder: DatasetFolder, task: ScanTask, tokenizer: Tokenizer | None) -> None:
+    def __init__(self, folder: Dataset, task: ScanTask, tokenizer: Tokenizer | None) -> None:
         self._folder = folder
         self._task = task
         self._file: ReadableFile | None = None

@@ -18,8 +18,10 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
 from ...errors import StorageError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
@@ -62,16 +64,16 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     meta_folder: str = ""
 
 
-def open_member(member: JoinMember) -> DatasetFolder:
+def open_member(member: JoinMember) -> Dataset:
     """Open a dataset of a join.
 
     Raises:
         StorageError: The dataset is missing, or not prepared.
     """
-    return DatasetFolder(member.path, split_config=member.split_config or SPLIT_YAML, meta_folder=member.meta_folder)
+    return folder_at(DatasetRef(member.path, split_config=member.split_config, meta_folder=member.meta_folder))
 
 
-def identify_member(member: JoinMember, folder: DatasetFolder) -> MemberIdentity:
+def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
     """Return the identity of a dataset in its current state; no sample is read.
 
     Raises:

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
+from ...dataset.dataset import Dataset
 from ...errors import StorageError
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.dataset_files import read_split_config
 from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.idx import read_tar_idx
@@ -31,7 +31,7 @@ _PLACE = 3  # integers
 _SHARD_BITS = 43  # a shard has less than 8 TiB
 
 
-def read_peer_rows(plan: JoinPlan, folders: Sequence[DatasetFolder]) -> IntArray | None:
+def read_peer_rows(plan: JoinPlan, folders: Sequence[Dataset]) -> IntArray | None:
     """Return the rows of a join that megatron-energon has prepared, in the order of the primary's samples.
 
     Args:
@@ -63,7 +63,7 @@ def read_peer_rows(plan: JoinPlan, folders: Sequence[DatasetFolder]) -> IntArray
     return rows[order] if _is_valid(rows[order], plan, folders) else None
 
 
-def write_peer_rows(plan: JoinPlan, folders: Sequence[DatasetFolder], rows: IntArray) -> str | None:
+def write_peer_rows(plan: JoinPlan, folders: Sequence[Dataset], rows: IntArray) -> str | None:
     """Write the rows of a join as megatron-energon reads them.
 
     Returns:
@@ -93,7 +93,7 @@ def _header(members: int) -> bytes:
     return _MAGIC + members.to_bytes(8, "little")
 
 
-def _file_name(plan: JoinPlan, folders: Sequence[DatasetFolder]) -> str | None:
+def _file_name(plan: JoinPlan, folders: Sequence[Dataset]) -> str | None:
     """Return the file's name; None if a dataset excludes several names, whose order in the hash is not defined."""
     text = ""
     for folder, member in zip(folders, plan.members, strict=True):
@@ -120,7 +120,7 @@ class _Places:
     samples: IntArray
 
     @classmethod
-    def of(cls, folder: DatasetFolder, member: JoinMember) -> _Places | None:
+    def of(cls, folder: Dataset, member: JoinMember) -> _Places | None:
         """Locate the samples of a member; None if the offsets of some are not known."""
         shards = {shard.name: shard for shard in folder.tar_index.shards}
         places, samples = [np.empty((0, _PLACE), np.int64)], [np.empty(0, np.int64)]
@@ -161,14 +161,14 @@ def _packed(places: IntArray) -> IntArray:
     return packed
 
 
-def _included(folder: DatasetFolder, member: JoinMember) -> IntArray:
+def _included(folder: Dataset, member: JoinMember) -> IntArray:
     """Return the samples of a split part that are not excluded, in order."""
     numbers = [np.arange(some.start, some.stop) for some in folder.samples_of_part(member.split_part)]
     samples = np.concatenate([np.empty(0, np.int64), *numbers])
     return samples[~np.isin(samples, folder.excluded_samples())]
 
 
-def _rank(numbers: IntArray, folder: DatasetFolder, member: JoinMember) -> IntArray:
+def _rank(numbers: IntArray, folder: Dataset, member: JoinMember) -> IntArray:
     """Return the place of each sample in the order of the split part; excluded ones come last."""
     included = _included(folder, member)
     order = np.argsort(included)
@@ -178,7 +178,7 @@ def _rank(numbers: IntArray, folder: DatasetFolder, member: JoinMember) -> IntAr
     return np.where(included[order[row]] == numbers, order[row], len(included))
 
 
-def _is_valid(rows: IntArray, plan: JoinPlan, folders: Sequence[DatasetFolder]) -> bool:
+def _is_valid(rows: IntArray, plan: JoinPlan, folders: Sequence[Dataset]) -> bool:
     """Return True if each row joins one key of samples that are not excluded, and no row is missing."""
     hashes = [_key_hashes(folder) for folder in folders]
     included = [_included(folder, member) for folder, member in zip(folders, plan.members, strict=True)]
@@ -198,7 +198,7 @@ def _is_valid(rows: IntArray, plan: JoinPlan, folders: Sequence[DatasetFolder]) 
     return np.array_equal(rows[:, 0], included[0][~may_lack_rows])
 
 
-def _key_hashes(folder: DatasetFolder) -> npt.NDArray[np.uint64]:
+def _key_hashes(folder: Dataset) -> npt.NDArray[np.uint64]:
     """Return the hash of each sample's key, shape (samples,).
 
     Raises:

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
+from ...dataset.dataset import Dataset
 from ...errors import ConfigError
-from ...format.dataset_folder import DatasetFolder
 from ...format.filters.rows import FilterRows
 from ...format.tar.names import decode_name
 from ..documents.leaf_plan import JoinPlan, Nonmatch
@@ -136,14 +136,14 @@ def find_rows(plan: JoinPlan) -> IntArray:
     return np.concatenate([np.empty((0, len(folders)), np.int64), *rows])
 
 
-def _filters(plan: JoinPlan, folders: list[DatasetFolder]) -> list[FilterRows | None]:
+def _filters(plan: JoinPlan, folders: list[Dataset]) -> list[FilterRows | None]:
     """Open the filters of all datasets; None for a dataset without one."""
     pairs = zip(folders, plan.members, strict=True)
     return [folder.filter_of_part(member.split_part, member.filter) for folder, member in pairs]
 
 
 def _matchers(
-    plan: JoinPlan, folders: list[DatasetFolder], keys: list[SampleKeys], filters: list[FilterRows | None]
+    plan: JoinPlan, folders: list[Dataset], keys: list[SampleKeys], filters: list[FilterRows | None]
 ) -> list[KeyMatcher]:
     """Return the key matchers of all datasets except the primary."""
     members = zip(folders[1:], keys[1:], plan.members[1:], filters[1:], strict=True)
@@ -153,7 +153,7 @@ def _matchers(
 class _Join:
     """Builder of rows that counts missing keys."""
 
-    def __init__(self, plan: JoinPlan, folders: list[DatasetFolder], matchers: list[KeyMatcher]) -> None:
+    def __init__(self, plan: JoinPlan, folders: list[Dataset], matchers: list[KeyMatcher]) -> None:
         self._plan = plan
         self._folders = folders
         self._matchers = matchers
@@ -283,9 +283,7 @@ class KeyMatcher:
         ConfigError: The split has no such part.
     """
 
-    def __init__(
-        self, folder: DatasetFolder, keys: SampleKeys, split_part: str, kept: FilterRows | None = None
-    ) -> None:
+    def __init__(self, folder: Dataset, keys: SampleKeys, split_part: str, kept: FilterRows | None = None) -> None:
         self._keys = keys
         runs = sorted((run.start, run.stop) for run in folder.samples_of_part(split_part) if len(run))
         self._starts, self._stops = (np.array(ends, np.int64) for ends in zip(*runs, strict=True)) if runs else _EMPTY

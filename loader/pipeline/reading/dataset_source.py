@@ -11,8 +11,10 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
 from ...errors import EmptyDatasetError, FormatError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest, resolve_key_format
 from ...format.documents.next_command import split_hint
 from ...format.documents.subset import resolve_subset
@@ -20,7 +22,7 @@ from ...format.filters.rows import FilterRows
 from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.locations import SampleLocations, SampleLocator
 from ...format.index.sample_bytes import read_sample
-from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ...format.nv_meta import DATASET_YAML, FOLDER
 from ...format.records.folder_index import RecordIndex
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
@@ -49,23 +51,25 @@ class DatasetSource:
     """UUID of the index that the sending process used; checked by the process that unpickles this source."""
 
     def __getstate__(self) -> dict[str, Any]:
-        opened: DatasetFolder | None = self.__dict__.get("folder")
+        opened: Dataset | None = self.__dict__.get("folder")
         uuid = self._uuid if opened is None else opened.index.uuid
         return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"_uuid": uuid}
 
     @cached_property
-    def folder(self) -> DatasetFolder:
+    def folder(self) -> Dataset:
         """The opened dataset.
 
         Raises:
             FormatError: It was prepared again since another process counted its samples.
         """
         request = self.request
-        folder = DatasetFolder(
-            request.path,
-            split_config=request.split_config or SPLIT_YAML,
-            dataset_config=request.dataset_config or DATASET_YAML,
-            meta_folder=request.meta_folder,
+        folder = folder_at(
+            DatasetRef(
+                request.path,
+                split_config=request.split_config,
+                dataset_config=request.dataset_config,
+                meta_folder=request.meta_folder,
+            ),
             reads_samples=True,
         )
         if self._uuid is not None and folder.index.uuid != self._uuid:

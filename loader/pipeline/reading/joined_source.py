@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...dataset.open_files import OpenFiles
 from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
@@ -22,7 +23,6 @@ from ..contract.stage import SKIPPED
 from .dataset_source import DatasetSource
 from .fetched_ranges import FetchedRanges, FetchQueue
 from .sample_chunk import ChunkReader, SampleChunk
-from .shard_reads import OpenShards
 from .source import RawRow, ShardSource, Source, SourceStores
 
 
@@ -217,7 +217,7 @@ class RowReader:
     def __init__(
         self,
         sources: Sequence[Source],
-        shards: OpenShards,
+        shards: OpenFiles,
         sparse: Collection[int] = (),
         *,
         first_source: int = 0,

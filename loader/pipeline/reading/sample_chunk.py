@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
+from ...dataset.open_files import OpenFiles
 from ...errors import FormatError
 from ...format.index.locate_together import locate_together
 from ...format.index.locations import SampleLocations, SampleLocator
@@ -19,7 +20,7 @@ from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
 from .fetched_ranges import FetchedRanges, FetchQueue
-from .shard_reads import COALESCED_BYTES, OpenShards, coalesce_ranges, read_coalesced
+from .shard_reads import COALESCED_BYTES, coalesce_ranges, read_coalesced
 from .source import ShardSource, Source
 
 _AHEAD_BYTES = 8 << 20  # announced to the storage at a time
@@ -92,7 +93,7 @@ class ChunkReader:
     def __init__(
         self,
         sources: Sequence[ShardSource],
-        shards: OpenShards,
+        shards: OpenFiles,
         sparse: Collection[int] = (),
         *,
         first_source: int = 0,
@@ -135,7 +136,7 @@ class SampleChunk:
     def __init__(
         self,
         sources: Sequence[ShardSource],
-        shards: OpenShards,
+        shards: OpenFiles,
         source: IntArray,
         index: IntArray,
         excluded: npt.NDArray[np.bool_] | None = None,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...dataset.open_files import OpenFiles
 from ...errors import EnergonError
 from ...storage import ReadableFile
 
-_MAX_OPEN = 4096  # more than a run reads from at a time
-_OPEN_SHARE = 4  # use a quarter of the limit on open files: torch also passes tensors as files
+_OPEN_SHARE = 4  # the samples of a run are read from more files than those of its stores
 
 _MIN_COALESCED = 64  # samples; smaller chunks are read one by one
 COALESCED_BYTES = 1024 << 10
@@ -23,36 +21,6 @@ COALESCED_BYTES = 1024 << 10
 
 _GAP_BYTES = 8 << 10  # largest gap that is read over: one more read costs as much as copying some KiB
 _MIN_PER_RANGE = 2  # samples, on average
-
-
-class OpenShards:
-    """Open files by file number; adding one too many drops the file that was opened first.
-
-    Threads may use it at the same time: a dropped file closes itself when no thread reads from it any more.
-
-    Args:
-        most: Maximum number of open files; by default a quarter of the process's limit.
-    """
-
-    def __init__(self, most: int | None = None) -> None:
-        if most is None:
-            most = min(_MAX_OPEN, max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _OPEN_SHARE))
-        self._most = most
-        self._files: dict[int, ReadableFile] = {}
-        self.find = self._files.get
-        """Return the open file of a number, or None."""
-
-    def add(self, name: int, file: ReadableFile) -> ReadableFile:
-        """Add an open file, and return it; if another thread was faster, return that thread's."""
-        while len(self._files) >= self._most:
-            with suppress(KeyError, RuntimeError, StopIteration):  # another thread has changed the files
-                self._files.pop(next(iter(self._files)))
-        return self._files.setdefault(name, file)
-
-    def close(self) -> None:
-        """Close all files."""
-        while self._files:
-            self._files.popitem()[1].close()
 
 
 class ShardPool:
@@ -71,9 +39,9 @@ class ShardPool:
         return {"readers": self.readers, "_sources": self._sources, "_reserved": self._sources}
 
     @cached_property
-    def shards(self) -> OpenShards:
+    def shards(self) -> OpenFiles:
         """The open shards."""
-        return OpenShards()
+        return OpenFiles(share=_OPEN_SHARE)
 
     def reserve(self, sources: int) -> int:
         """Return the first of some numbers that no source has and no other reader uses for its files."""

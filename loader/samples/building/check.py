@@ -26,11 +26,11 @@ from ...errors import EnergonError, SampleError
 from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.sample_types import FieldKind
-from ...format.lint.report import PictureCounts
 from ...format.media.av_decode import media_fault
 from ...format.media.kind import media_type_of_name
 from ...format.media.open_picture import pixel_limit
 from ...format.media.picture_traits import picture_traits
+from ...lint.report import PictureCounts
 from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted

@@ -8,13 +8,15 @@ from contextlib import closing
 from typing import Any, Unpack
 
 from ...cached_property import cached_property
+from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
 from ...errors import ConfigError, EnergonError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.load_request import LoadRequest, resolve_meta_folder
 from ...format.documents.providers import data_path, format_of, is_metadataset
 from ...format.jsonl.index import prepare_jsonl
-from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ...format.nv_meta import FOLDER
 from ...format.records.record_file import RecordReader, open_record_path
 from ...format.shard_content import iter_jsonl_content
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -244,18 +246,15 @@ def get_dataset_from_config(
     common |= {"split_part": split_part, "split_config": split_config, "trust_code": trust_code}
     if meta_folder is not None:  # a user-defined class need not take it
         common["meta_folder"] = meta_folder
-    folder = DatasetFolder(
-        path,
-        split_config=split_config or SPLIT_YAML,
-        dataset_config=dataset_config or DATASET_YAML,
-        meta_folder=meta_folder,
+    folder = folder_at(
+        DatasetRef(os.fspath(path), split_config=split_config, dataset_config=dataset_config, meta_folder=meta_folder)
     )
     made = _open_folder(EPath(path), folder, subflavors, common)
     return _checked(made, made.source.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
 
 
 def _open_folder(
-    path: EPath, folder: DatasetFolder, subflavors: Mapping[str, Any], common: dict[str, Any]
+    path: EPath, folder: Dataset, subflavors: Mapping[str, Any], common: dict[str, Any]
 ) -> BaseWebdatasetFactory[Any]:
     """Create the dataset of a prepared folder.
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from ...cached_property import cached_property
+from ...dataset.opening import folder_at
 from ...errors import ConfigError, EmptyDatasetError, Fault
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.brace_patterns import expand_pattern
 from ...format.documents.load_request import LoadRequest, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
@@ -97,7 +98,7 @@ class WebdatasetPreparator:
             StorageError: A folder is missing or cannot be written.
         """
         prepare_dataset(parent_path, paths, **options)
-        return set(DatasetFolder(parent_path).index.part_names)
+        return set(folder_at(parent_path).index.part_names)
 
     @classmethod
     def add_media_metadata(
@@ -124,7 +125,7 @@ class WebdatasetPreparator:
         Raises:
             StorageError: The folder is missing, not prepared, or cannot be written.
         """
-        shards = list(DatasetFolder(parent_path).shard_counts)
+        shards = list(folder_at(parent_path).shard_counts)
         report = prepare_dataset(
             parent_path, shards, media_filter=media_filter, progress_fn=progress_fn, workers=workers
         )
@@ -335,7 +336,7 @@ class WebdatasetMeta:
             ConfigError: The split file is invalid or missing, or has no such part.
             EmptyDatasetError: No shard of the part has samples.
         """
-        folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML, meta_folder=meta_folder)
+        folder = folder_at(DatasetRef.at(path, split_config=split_config, meta_folder=meta_folder))
         split = folder.split
         if split is None or split_part not in split.split_parts:
             parts = list(split.split_parts) if split else []

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from loader.format.dataset_folder import DatasetFolder
+from loader.dataset.opening import folder_at
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.storage import RemoteStorage, open_storage
@@ -52,7 +52,7 @@ def test_the_prompts_lead_to_a_dataset_at_a_url(bucket: Bucket, captions: Path) 
         wizard.press(ENTER).wait_for("» y  yes, write")
         assert not (captions / ".nv-meta").exists()
         assert wizard.press(ENTER).finish() == 0
-    dataset = DatasetFolder("s3://b/captions")
+    dataset = folder_at("s3://b/captions")
     assert dataset.config is not None
     assert dataset.config.field_map is not None
     assert dataset.config.field_map.expressions() == {"image": "jpg", "caption": "txt"}
@@ -66,7 +66,7 @@ def test_shards_that_arrive_during_the_prompts_are_prepared(bucket: Bucket, capt
         shutil.copyfile(captions / "shard_003.tar", captions / "shard_004.tar")
         wizard.press(ENTER).wait_for("» y  yes, write")
         assert wizard.press(ENTER).finish() == 0
-    assert len(DatasetFolder("s3://b/captions").shard_counts) == 5
+    assert len(folder_at("s3://b/captions").shard_counts) == 5
 
 
 @pytest.mark.slow
@@ -74,13 +74,13 @@ def test_the_prompts_change_the_split_of_a_dataset_at_a_url(
     bucket: Bucket, captions: Path, energon: RunEnergon
 ) -> None:
     assert energon("prepare", "s3://b/captions", "--yes").code == 0
-    before = DatasetFolder("s3://b/captions").index.uuid
+    before = folder_at("s3://b/captions").index.uuid
     with TerminalRun("prepare", "s3://b/captions", "--num-workers", 1, rows=70) as wizard:
         wizard.wait_for("This dataset is already prepared. What should change?")
         wizard.press(DOWN, DOWN, ENTER).wait_for("How should the shards be split?")
         wizard.press(DOWN, DOWN, ENTER).wait_for("» y  yes, write")  # all train
         assert wizard.press(ENTER).finish() == 0
-    dataset = DatasetFolder("s3://b/captions")
+    dataset = folder_at("s3://b/captions")
     assert dataset.split is not None
     assert {name: len(shards) for name, shards in dataset.split.split_parts.items() if shards} == {"train": 4}
     assert dataset.index.uuid != before

@@ -14,9 +14,10 @@ import pytest
 
 from loader import random_access
 from loader.convert.merging import MergePlan, run_merge
+from loader.dataset.dataset import Dataset
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.columns.column import open_column, write_column
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.documents.split_config import SplitConfig, format_split_config
 from loader.format.filters.build import build_filter_index
 from loader.format.prepare.plan import PreparePlan, SplitRequest
@@ -24,9 +25,9 @@ from loader.format.prepare.run import run_prepare
 from tests.unit.convert.prepared import CRUDE_YAML, loaded_texts, text_samples, two_datasets, write_dataset
 
 
-def merge(*inputs: Path, output: Path, **settings: object) -> DatasetFolder:
+def merge(*inputs: Path, output: Path, **settings: object) -> Dataset:
     run_merge(MergePlan(inputs=tuple(map(str, inputs)), output=str(output), **settings))  # type: ignore[arg-type]
-    return DatasetFolder(output)
+    return folder_at(output)
 
 
 @pytest.mark.parametrize("shards", ["reference", "link", "copy"])
@@ -91,7 +92,7 @@ def test_excluded_samples_and_ranges_are_carried(tmp_path: Path) -> None:
     for name, keys in (("a", ["1", "2", "3", "4"]), ("b", ["5", "6", "7", "8"])):
         write_dataset(tmp_path / name, {"s.tar": text_samples(keys)}, {"train": ("s.tar",)})
         run_prepare(PreparePlan(path=str(tmp_path / name), split=request))
-    split = DatasetFolder(tmp_path / "a").split
+    split = folder_at(tmp_path / "a").split
     assert split is not None
     excluding = SplitConfig(split_parts=split.split_parts, exclude=("1",), sample_ranges=split.sample_ranges)
     (tmp_path / "a/.nv-meta/split.yaml").write_text(format_split_config(excluding))
@@ -115,22 +116,22 @@ def test_parts_with_different_ranges_are_refused(tmp_path: Path) -> None:
 def test_common_columns_and_filters_are_carried_and_others_named(tmp_path: Path) -> None:
     inputs = two_datasets(tmp_path)
     for number, path in enumerate(inputs):
-        folder = DatasetFolder(path)
+        folder = folder_at(path)
         samples = len(folder.index)
         write_column(folder.storage, folder.index, "score", np.arange(samples, dtype=np.float32) + 10 * number)
         texts = ("cat", "dog") if number == 0 else ("dog", "owl")
         values = np.array([sample % 2 for sample in range(samples)], np.uint8)
         write_column(folder.storage, folder.index, "kind", values, categories=texts)
         build_filter_index(path, "first", [0])
-    own = DatasetFolder(inputs[0])
+    own = folder_at(inputs[0])
     write_column(own.storage, own.index, "only_here", np.zeros(len(own.index)))
     report = run_merge(MergePlan(inputs=tuple(map(str, inputs)), output=str(tmp_path / "all")))
     assert report.columns == ("kind", "score")
     assert report.filters == ("first",)
     assert any("'only_here' was dropped" in warning for warning in report.warnings)
-    merged = DatasetFolder(tmp_path / "all")
+    merged = folder_at(tmp_path / "all")
     for number, path in enumerate(inputs):
-        folder, prefix = DatasetFolder(path), "ab"[number]
+        folder, prefix = folder_at(path), "ab"[number]
         for name in ("kind", "score"):
             before = open_column(folder.storage, folder.index, name)
             after = open_column(merged.storage, merged.index, name)
@@ -140,7 +141,7 @@ def test_common_columns_and_filters_are_carried_and_others_named(tmp_path: Path)
     kept = merged.open_filter("first")
     numbers = kept.numbers(np.arange(len(kept))).tolist()
     assert [merged.index.full_key(number) for number in numbers] == [
-        f"{prefix}/{DatasetFolder(path).index.full_key(0)}" for prefix, path in zip("ab", inputs, strict=True)
+        f"{prefix}/{folder_at(path).index.full_key(0)}" for prefix, path in zip("ab", inputs, strict=True)
     ]
 
 

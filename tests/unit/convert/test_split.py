@@ -11,15 +11,15 @@ import yaml
 
 from loader.convert.resharding import ReshardPlan, run_reshard
 from loader.convert.splitting import SplitPlan, find_leaks, run_split, undo_split
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
 from loader.format.columns.column import write_column
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.filters.build import build_filter_index
 from loader.format.filters.files import filter_names
-from loader.format.lint.report import LintPlan
-from loader.format.lint.run import lint_dataset
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
+from loader.lint.report import LintPlan
+from loader.lint.run import lint_dataset
 from tests.unit.convert.prepared import loaded_texts, write_dataset
 
 RATIO = {"train": 0.5, "val": 0.5}
@@ -49,7 +49,7 @@ def split_file(dataset: Path) -> Path:
 @pytest.mark.parametrize("group_by", ["json[site]", "key:^site.", "site"])
 def test_no_group_is_in_two_parts(dataset: Path, group_by: str) -> None:
     if group_by == "site":
-        folder = DatasetFolder(dataset)
+        folder = folder_at(dataset)
         keys = [folder.tar_index.key(sample) for sample in range(len(folder.index))]
         names = sorted({key[:5] for key in keys})
         write_column(
@@ -74,7 +74,7 @@ def test_shards_that_share_a_group_stay_together_and_other_tools_understand(tmp_
     report = run_split(SplitPlan(path=str(path), ratio=RATIO, group_by="json[g]"))
     assert report.by == "shards"
     assert [*yaml.safe_load(split_file(path).read_text())] == ["split_parts", "exclude"]
-    split = DatasetFolder(path).split
+    split = folder_at(path).split
     assert split is not None
     assert all(len({int(shard[2]) // 2 for shard in part}) == 2 for part in split.split_parts.values())
 
@@ -90,7 +90,7 @@ def test_a_filter_of_the_run_and_one_of_the_part_apply_together(dataset: Path) -
     run_split(SplitPlan(path=str(dataset), ratio=RATIO, by="samples"))
     build_filter_index(dataset, "first", range(11))
     train, val = (loaded_texts(dataset, part, filter_name="first") for part in ("train", "val"))
-    folder = DatasetFolder(dataset)
+    folder = folder_at(dataset)
     first = sorted(folder.read_parts(sample)["txt"].decode() for sample in range(11))
     assert sorted(train + val) == first
     assert train
@@ -124,17 +124,17 @@ def test_leaks_of_groups_and_of_equal_contents_are_counted(dataset: Path) -> Non
 def test_undo_brings_back_the_split_and_leaves_no_filter(dataset: Path) -> None:
     before = split_file(dataset).read_bytes()
     run_split(SplitPlan(path=str(dataset), ratio=RATIO, by="samples"))
-    assert len(filter_names(DatasetFolder(dataset).storage)) == 2
+    assert len(filter_names(folder_at(dataset).storage)) == 2
     assert undo_split(str(dataset))
     assert split_file(dataset).read_bytes() == before
-    assert filter_names(DatasetFolder(dataset).storage) == []
+    assert filter_names(folder_at(dataset).storage) == []
     assert not undo_split(str(dataset))
 
 
 def test_filters_of_splits_that_cannot_return_are_removed(dataset: Path) -> None:
     for seed in range(4):
         run_split(SplitPlan(path=str(dataset), ratio=RATIO, by="samples", seed=seed))
-    assert len(filter_names(DatasetFolder(dataset).storage)) == 4  # of this split and the one before
+    assert len(filter_names(folder_at(dataset).storage)) == 4  # of this split and the one before
 
 
 def test_a_dry_run_changes_nothing(dataset: Path) -> None:
@@ -165,7 +165,7 @@ def test_new_shards_keep_each_sample_in_its_part(dataset: Path, tmp_path: Path) 
     run_reshard(ReshardPlan(path=str(dataset), output=str(tmp_path / "new")))
     assert {part: sorted(loaded_texts(tmp_path / "new", part)) for part in RATIO} == before
     assert "sample_filters" not in split_file(tmp_path / "new").read_text(), "other tools read whole shards"
-    assert filter_names(DatasetFolder(tmp_path / "new").storage) == []
+    assert filter_names(folder_at(tmp_path / "new").storage) == []
 
 
 def test_a_missing_filter_is_an_error_and_not_other_samples(dataset: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
-from loader.format import DatasetFolder
 from loader.format.filters.build import build_filter_index
 from loader.format.filters.files import filter_names
 from loader.format.prepare.plan import PreparePlan, PrepareReport
@@ -24,7 +24,7 @@ def prepare(folder: Path) -> PrepareReport:
 
 
 def kept(folder: Path, name: str = "some") -> list[str]:
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     rows = opened.open_filter(name)
     return [opened.index.full_key(number) for number in rows.numbers(np.arange(len(rows))).tolist()]
 
@@ -72,7 +72,7 @@ def test_a_damaged_filter_is_dropped(folder: Path) -> None:
     record.write_text(json.dumps(document))
     shard_path(folder, 1).unlink()
     assert [warning for warning in prepare(folder).warnings if "filter 'some' was dropped" in warning]
-    assert filter_names(DatasetFolder(folder).storage) == []
+    assert filter_names(folder_at(folder).storage) == []
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -81,7 +81,7 @@ def test_random_filters_move_right(tmp_path: Path, seed: int) -> None:
     for number in range(6):
         write_shard(shard_path(tmp_path, number), caption_samples(50 * number, draw.randrange(1, 20)))
     prepare(tmp_path)
-    count = len(DatasetFolder(tmp_path).index)
+    count = len(folder_at(tmp_path).index)
     build_filter_index(tmp_path, "some", sorted(draw.sample(range(count), draw.randrange(count))))
     before = kept(tmp_path)
     for number in draw.sample(range(6), 3):

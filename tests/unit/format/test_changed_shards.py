@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import FormatError, StorageError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 
@@ -36,7 +36,7 @@ def touch(path: Path) -> None:
 
 
 def test_an_unchanged_shard_is_read_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    dataset = folder_at(prepared(tmp_path, ["a", "b"]))
     assert dataset.read_parts(1) == {"txt": b"b"}
     assert caplog.text == ""
 
@@ -46,7 +46,7 @@ def test_a_touched_shard_is_read_with_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, tar_format: Any
 ) -> None:
     keys = ["a", "b" * (95 if tar_format == tarfile.USTAR_FORMAT else 120)]
-    dataset = DatasetFolder(prepared(tmp_path, keys, tar_format=tar_format))
+    dataset = folder_at(prepared(tmp_path, keys, tar_format=tar_format))
     touch(tmp_path / "s.tar")
     with caplog.at_level(logging.WARNING):
         assert dataset.read_parts(0) == {"txt": b"a"}
@@ -68,8 +68,8 @@ def test_a_copied_dataset_is_one_warning_and_its_other_shards_are_counted_at_deb
     with caplog.at_level(logging.DEBUG, "loader"):
         for name in ("a", "b", "other"):
             for dataset in (
-                DatasetFolder(tmp_path / name),
-                DatasetFolder(tmp_path / name),
+                folder_at(tmp_path / name),
+                folder_at(tmp_path / name),
             ):  # twice, as for two split parts
                 assert [dataset.read_parts(sample)["txt"] for sample in (0, 1, 2, 0)] == [b"0", b"1", b"2", b"0"]
     logged = [(record.levelname, record.message) for record in caplog.records if "touched" in record.message]
@@ -85,12 +85,12 @@ def test_a_dataset_that_was_prepared_again_may_be_copied_again(
     for keys in (["a"], ["a", "b"]):
         folder = prepared(tmp_path, keys)
         touch(tmp_path / "s.tar")
-        DatasetFolder(folder).read_parts(0)
+        folder_at(folder).read_parts(0)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
 def test_a_shard_of_another_size_is_refused_by_name(tmp_path: Path) -> None:
-    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    dataset = folder_at(prepared(tmp_path, ["a", "b"]))
     with (tmp_path / "s.tar").open("ab") as shard:
         shard.write(bytes(512))
     with pytest.raises(FormatError, match="it had 10240 bytes, now 10752") as caught:
@@ -100,7 +100,7 @@ def test_a_shard_of_another_size_is_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", [["x", "b"], ["a", "x"]], ids=["first", "last"])
 def test_a_shard_with_another_first_or_last_header_is_refused_with_its_offset(tmp_path: Path, other: Any) -> None:
-    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    dataset = folder_at(prepared(tmp_path, ["a", "b"]))
     write_shard(tmp_path / "s.tar", other)
     touch(tmp_path / "s.tar")
     with pytest.raises(FormatError, match=r"found 'x[.]txt'") as caught:
@@ -109,7 +109,7 @@ def test_a_shard_with_another_first_or_last_header_is_refused_with_its_offset(tm
 
 
 def test_a_shard_with_a_header_of_another_size_is_refused(tmp_path: Path) -> None:
-    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    dataset = folder_at(prepared(tmp_path, ["a", "b"]))
     with tarfile.open(tmp_path / "s.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in (("a.txt", b"longer"), ("b.txt", b"b")):
             member = tarfile.TarInfo(name)
@@ -126,12 +126,12 @@ def test_an_index_of_another_tool_is_not_mistaken_for_ours(tmp_path: Path) -> No
     write_shard(tmp_path / "s.tar", ["c", "d"])
     (tmp_path / ".nv-meta/index.uuid").write_text("6675df11-74a2-4b75-a69c-f8b18fd352b6")
     (tmp_path / ".nv-meta/index.sqlite").unlink()
-    index = DatasetFolder(tmp_path).index
+    index = folder_at(tmp_path).index
     assert [index.key(sample) for sample in range(2)] == ["c", "d"]
 
 
 def test_a_missing_shard_is_refused_by_name(tmp_path: Path) -> None:
-    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    dataset = folder_at(prepared(tmp_path, ["a", "b"]))
     (tmp_path / "s.tar").unlink()
     with pytest.raises(StorageError, match="No such file") as caught:
         dataset.read_parts(0)

@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loader.dataset.dataset import Dataset
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format import worker_pool
-from loader.format.dataset_folder import DatasetFolder
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.dataset_config import format_dataset_config
 from loader.format.documents.split_config import SplitConfig
 from loader.format.prepare.plan import PreparePlan, SplitRequest
@@ -36,7 +38,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_parts_of_samples_are_read_from_their_shards(folder: Path) -> None:
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     assert dataset.shard_counts == {"a.tar": 2, "b.tar": 1, "c.tar": 1}
     assert dataset.read_parts(0) == {"txt": b"hello", "jpg": b""}
     assert dataset.read_parts(2) == {"txt": b"x" * 1000}
@@ -50,20 +52,20 @@ def test_the_parts_of_samples_are_read_from_their_shards(folder: Path) -> None:
 
 
 def test_a_split_part_is_ranges_of_samples_without_excluded_shards(folder: Path) -> None:
-    assert DatasetFolder(folder).samples_of_part("train") == [range(2), range(2, 3)]
+    assert folder_at(folder).samples_of_part("train") == [range(2), range(2, 3)]
     split = folder / ".nv-meta" / "split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [a.tar, c.tar/c]"))
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     assert dataset.samples_of_part("train") == [range(2, 3)]
     assert dataset.samples_of_part("val") == [range(3, 4)]
     with pytest.raises(ConfigError, match="there is no split part 'test'; there are: train, val"):
         dataset.samples_of_part("test")
 
 
-def exclude(folder: Path, *names: str) -> DatasetFolder:
+def exclude(folder: Path, *names: str) -> Dataset:
     split = folder / ".nv-meta" / "split.yaml"
     split.write_text(split.read_text().replace("exclude: []", f"exclude: [{', '.join(names)}]"))
-    return DatasetFolder(folder)
+    return folder_at(folder)
 
 
 def test_excluded_shards_keep_their_place_among_the_samples_of_a_part_where_they_are_asked_for(folder: Path) -> None:
@@ -97,13 +99,13 @@ def test_the_numbers_of_excluded_samples_ascend_each_once(
 
 def test_a_dataset_without_a_split_file_excludes_nothing(folder: Path) -> None:
     (folder / ".nv-meta" / "split.yaml").unlink()
-    assert DatasetFolder(folder).excluded_samples().tolist() == []
+    assert folder_at(folder).excluded_samples().tolist() == []
 
 
 def test_excluded_samples_are_read_once_from_the_split_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     split = folder / ".nv-meta" / "split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [b.tar, a.tar/b]"))
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     calls = []
     real = SplitConfig.excluded_samples
 
@@ -117,34 +119,34 @@ def test_excluded_samples_are_read_once_from_the_split_file(folder: Path, monkey
 
 
 def test_a_split_file_that_is_refused_is_read_once(folder: Path) -> None:
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     (folder / ".nv-meta/split.yaml").write_text("split_parts: [")
     for _ in range(2):
         with pytest.raises(ConfigError, match="not plain YAML"):
             _ = dataset.split
         (folder / ".nv-meta/split.yaml").write_text("split_parts: {train: [a.tar]}")
-    assert DatasetFolder(folder).samples_of_part("train") == [range(2)]
+    assert folder_at(folder).samples_of_part("train") == [range(2)]
 
 
 def test_the_split_file_in_force_is_the_one_that_is_read(folder: Path) -> None:
     meta = folder / ".nv-meta"
-    assert DatasetFolder(folder).split_file == "split.yaml"
+    assert folder_at(folder).split_file == "split.yaml"
     (meta / "split.json").write_text('{"split_parts": {"all": ["a.tar"]}}')
-    assert DatasetFolder(folder).split_file == "split.yaml"
+    assert folder_at(folder).split_file == "split.yaml"
     (meta / "split.yaml").unlink()
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     assert dataset.split_file == "split.json"
     assert dataset.samples_of_part("all") == [range(2)]
     with pytest.raises(ConfigError, match="there are: all") as caught:
         dataset.samples_of_part("train")
     assert caught.value.at == str(meta / "split.json")
     (meta / "split.json").unlink()
-    assert DatasetFolder(folder).split_file is None
-    assert DatasetFolder(folder, split_config="other.yaml").split_file is None
+    assert folder_at(folder).split_file is None
+    assert folder_at(DatasetRef.at(folder, split_config="other.yaml")).split_file is None
 
 
 def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_part(folder: Path) -> None:
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     assert dataset.read_parts(2) == {"txt": b"x" * 1000}
     os.truncate(folder / "b.tar", 600)
     with pytest.raises(FormatError, match="ends after 88 of them") as caught:
@@ -154,7 +156,7 @@ def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_part(folder: Path) -> N
 
 def test_without_a_split_file_there_are_no_parts(folder: Path) -> None:
     (folder / ".nv-meta" / "split.yaml").unlink()
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     assert dataset.split is None
     with pytest.raises(ConfigError, match="there are: none"):
         dataset.samples_of_part("train")
@@ -163,37 +165,37 @@ def test_without_a_split_file_there_are_no_parts(folder: Path) -> None:
 def test_a_file_of_another_format_is_no_folder_to_prepare(tmp_path: Path) -> None:
     (tmp_path / "data.csv").touch()
     with pytest.raises(StorageError, match="this file is no dataset") as caught:
-        DatasetFolder(tmp_path / "data.csv")
+        folder_at(tmp_path / "data.csv")
     assert caught.value.hint == f"run: energon import {tmp_path}/data.csv {tmp_path}/data-dataset --yes"
 
 
 def test_files_asked_for_by_name_must_be_there(folder: Path) -> None:
-    dataset = DatasetFolder(folder, split_config="other.yaml", dataset_config="another.yaml")
+    dataset = folder_at(DatasetRef.at(folder, split_config="other.yaml", dataset_config="another.yaml"))
     for ask in (lambda: dataset.split, lambda: dataset.config):
         with pytest.raises(ConfigError, match="there is no such file"):
             ask()
-    assert DatasetFolder(folder).config is None
+    assert folder_at(folder).config is None
 
 
 def test_the_split_file_that_the_dataset_file_names_replaces_any_other(folder: Path) -> None:
     meta = folder / ".nv-meta"
     (meta / "small.yaml").write_text("split_parts: {train: [b.tar]}\n")
     (meta / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_config: small.yaml\n")
-    assert DatasetFolder(folder).split_file == "small.yaml"
-    config = DatasetFolder(folder).config
+    assert folder_at(folder).split_file == "small.yaml"
+    config = folder_at(folder).config
     assert config is not None
     assert "split_config: small.yaml\n" in format_dataset_config(config)
     with pytest.warns(UserWarning, match=r"split_config='split\.json' has no effect: .* names 'small\.yaml'"):
-        assert DatasetFolder(folder, split_config="split.json").split_file == "small.yaml"
+        assert folder_at(DatasetRef.at(folder, split_config="split.json")).split_file == "small.yaml"
     (meta / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_config: 3\n")
     with pytest.raises(ConfigError, match=r"split_config: expected the name of a file in .*, found 3"):
-        _ = DatasetFolder(folder).split
+        _ = folder_at(folder).split
 
 
 def test_the_dataset_file_of_a_name_is_read(folder: Path) -> None:
     text = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
     (folder / ".nv-meta" / "other.yaml").write_text(text)
-    config = DatasetFolder(folder, dataset_config="other.yaml").config
+    config = folder_at(DatasetRef.at(folder, dataset_config="other.yaml")).config
     assert config is not None
     assert config.crude
 
@@ -201,15 +203,15 @@ def test_the_dataset_file_of_a_name_is_read(folder: Path) -> None:
 def test_a_folder_that_is_no_dataset_is_told_how_to_become_one(tmp_path: Path) -> None:
     (tmp_path / "a.tar").touch()
     with pytest.raises(StorageError, match="no prepared dataset") as caught:
-        DatasetFolder(tmp_path)
+        folder_at(tmp_path)
     assert caught.value.hint == f"run: energon prepare {tmp_path}"
     with pytest.raises(StorageError, match="does not exist"):
-        DatasetFolder(tmp_path / "missing")
+        folder_at(tmp_path / "missing")
 
 
 def test_a_shard_cut_after_preparing_is_named(folder: Path) -> None:
     (folder / "b.tar").write_bytes((folder / "b.tar").read_bytes()[:1000])
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     assert dataset.read_parts(0)["txt"] == b"hello"
     with pytest.raises(FormatError) as caught:
         dataset.read_parts(2)
@@ -236,11 +238,11 @@ def test_a_dataset_is_prepared_and_read_without_the_calls_of_linux(without_calls
     (folder / "b.tar").write_bytes(member(b"b.txt", b"new") + END)
     split = SplitRequest(patterns=(("train", "{a,b}.tar"), ("val", "c.tar")))
     run_prepare(PreparePlan(path=str(folder), split=split, workers=2))
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     assert [dataset.read_parts(sample)["txt"] for sample in range(4)] == [b"hello", b"two", b"new", b"c"]
     assert dataset.index.find("b") == [1, 2]
 
 
 def test_reading_a_dataset_of_ours_loads_no_sqlite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "loader.format.compat.foreign_index", None)
-    assert DatasetFolder(folder).read_parts(1) == {"txt": b"two"}
+    assert folder_at(folder).read_parts(1) == {"txt": b"two"}

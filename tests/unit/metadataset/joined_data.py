@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from loader.format.dataset_folder import DatasetFolder
+from loader.dataset.opening import folder_at
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.metadataset.documents.leaf_plan import JoinPlan
@@ -91,7 +91,7 @@ class JoinedData:
 
     def keys(self, plan: JoinPlan, rows: Any) -> list[list[str | None]]:
         """Return the rows of a join as ``shard/key`` of their samples."""
-        indexes = [DatasetFolder(member.path).index for member in plan.members]
+        indexes = [folder_at(member.path).index for member in plan.members]
         return [
             [index.full_key(sample) if sample >= 0 else None for index, sample in zip(indexes, row, strict=True)]
             for row in rows.tolist()

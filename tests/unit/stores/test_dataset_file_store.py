@@ -13,12 +13,13 @@ import pytest
 from PIL import Image
 
 from loader import ConfigError, FormatError, SampleDecoder, SampleError, SourceInfo, StorageError, TextSample
-from loader.format.dataset_folder import DatasetFolder
+from loader.dataset.open_files import OpenFiles
+from loader.format.dataset_ref import DatasetRef
 from loader.format.media.kind import MediaFilter
 from loader.format.media.metadata import ImageMetadata
 from loader.format.prepare.plan import SplitRequest
 from loader.stores import DatasetFileStore, DecodeFileStore, MissingFileError, PrimaryFileStore
-from loader.stores.dataset_file_store import OpenDataset, open_dataset
+from loader.stores.dataset_file_store import open_shared
 from tests.e2e.dataset_tree import prepare, write_shard, write_tar
 
 ALL_TRAIN = SplitRequest(ratio={"train": 1.0})
@@ -129,7 +130,8 @@ def test_the_stores_of_a_dataset_share_what_is_open_until_it_is_prepared_again(f
     store, again = DatasetFileStore(folder), DatasetFileStore(str(folder))
     assert store == again
     assert hash(store) == hash(again)
-    assert open_dataset(folder) is open_dataset(folder) is store._dataset()
+    ref = DatasetRef(str(folder))
+    assert open_shared(ref) is open_shared(ref) is store._dataset()
     write_shard(folder / "parts/s0.tar", {"a/1": {"txt": b"other"}})
     prepare(folder, split=ALL_TRAIN)
     assert DatasetFileStore(folder).get("a/1.txt") == b"other"
@@ -197,7 +199,8 @@ def test_threads_read_while_shards_are_closed_behind_them(tmp_path: Path) -> Non
     shards = {f"s{n:02d}": {f"{n:02d}": {"bin": bytes([n]) * 70_000}} for n in range(12)}
     folder = write(tmp_path / "dataset", **shards)
     store = DatasetFileStore(folder)
-    opened = store._opened = OpenDataset(DatasetFolder(folder), max_open_shards=2)
+    opened = store._dataset()
+    opened.files = OpenFiles(2)
     faults: list[object] = []
 
     def read(first: int) -> None:
@@ -215,7 +218,7 @@ def test_threads_read_while_shards_are_closed_behind_them(tmp_path: Path) -> Non
     for thread in threads:
         thread.join()
     assert not faults
-    assert opened.open_shards == 2
+    assert len(opened.files) == 2
     if os.path.isdir("/proc/self/fd"):  # not on macOS
         assert len([1 for fd in os.listdir("/proc/self/fd") if _target(fd).startswith(f"{folder}/")]) == 2
 

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from loader.convert.exporting import ExportReport, ExportRequest, export_samples
+from loader.dataset.opening import folder_at
+from loader.dataset.query import SampleQuery
 from loader.errors import ConfigError, SampleError, StorageError
-from loader.format import DatasetFolder
-from loader.format.query import SampleQuery
 from loader.format.tar.header import BLOCK
 from tests.cli.make_dataset import picture
 from tests.e2e.dataset_tree import RATIO, copy_of, prepare, shard_path, write_shard
@@ -39,7 +39,7 @@ def export(folder: Path, output: Path, **options: Any) -> ExportReport:
 
 
 def full_keys(folder: Path) -> list[str]:
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     return [opened.index.full_key(sample) for sample in range(len(opened.index))]
 
 
@@ -67,7 +67,7 @@ def test_a_hugging_face_dataset_decodes_pictures_and_keeps_splits(folder: Path, 
     assert {*loaded} == {"train", "val"}
     rows = sorted((row for part in loaded.values() for row in part), key=lambda row: row["__key__"])
     assert [row["__key__"] for row in rows] == full_keys(folder)
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     assert opened.split is not None
     assert {row["__key__"].partition("/")[0] for row in loaded["val"]} == {*opened.split.split_parts["val"]}
     for number, row in enumerate(rows):
@@ -129,7 +129,7 @@ def test_a_selection_is_written_to_other_shards(folder: Path, tmp_path: Path) ->
     query = SampleQuery(split_parts=["train"])
     export(folder, tmp_path / "plain", format="webdataset", query=query, drop_parts=("jpg", "np*"))
     prepare(copy_of(tmp_path / "plain", tmp_path / "again"))
-    opened = DatasetFolder(tmp_path / "again")
+    opened = folder_at(tmp_path / "again")
     assert 0 < len(opened.index) < 12
     assert {*opened.read_parts(0)} == {"cls", "json", "txt"}
     with pytest.raises(ConfigError, match="links are made of whole shards"):

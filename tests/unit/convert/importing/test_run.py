@@ -17,8 +17,8 @@ from loader.convert.importing.plan import ImportPlan, ImportProgress, ImportRepo
 from loader.convert.importing.run import run_import
 from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources.files import FilesSource
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, SampleError, StorageError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.index import shard_index
 from tests.small_disks import mounted_disk
 
@@ -45,7 +45,7 @@ def import_folder(source: Path, output: Path, **settings: Any) -> ImportReport:
 
 
 def samples_of(path: Path) -> dict[str, dict[str, bytes]]:
-    folder = DatasetFolder(str(path))
+    folder = folder_at(str(path))
     samples = {folder.index.key(number): dict(folder.read_parts(number)) for number in range(len(folder.index))}
     folder.close()
     return samples

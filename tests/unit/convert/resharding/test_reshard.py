@@ -12,10 +12,11 @@ import pytest
 
 from loader import build_filter_index
 from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
+from loader.dataset.dataset import Dataset
+from loader.dataset.opening import folder_at
+from loader.dataset.query import SampleQuery
 from loader.errors import ConfigError, FormatError
-from loader.format import DatasetFolder
 from loader.format.columns.column import open_column, write_column
-from loader.format.query import SampleQuery
 from tests.e2e.dataset_tree import RATIO, caption_samples, prepare, shard_path, write_shard, write_tar
 
 SHARDS, SAMPLES = 4, 5
@@ -27,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
     for number in range(SHARDS):
         write_shard(shard_path(tmp_path / "ds", number), caption_samples(10 * number, SAMPLES))
     prepare(tmp_path / "ds", split=RATIO)
-    opened = DatasetFolder(tmp_path / "ds")
+    opened = folder_at(tmp_path / "ds")
     numbers = np.array([int(key) for key in keys_of(opened)])
     shuffled = numbers * 7 % 11
     write_column(opened.storage, opened.index, "shuffled", np.where(shuffled == 3, -1, shuffled), missing=-1)
@@ -39,7 +40,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "ds"
 
 
-def keys_of(folder: DatasetFolder) -> list[str]:
+def keys_of(folder: Dataset) -> list[str]:
     return [folder.index.key(sample) for sample in range(len(folder.index))]
 
 
@@ -49,7 +50,7 @@ def reshard(folder: Path, output: Path, **options: Any) -> ReshardReport:
 
 
 def samples_of(folder: Path) -> dict[str, dict[str, bytes]]:
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     found = {opened.index.key(sample): opened.read_parts(sample) for sample in range(len(opened.index))}
     assert len(found) == len(opened.index)
     opened.close()
@@ -61,7 +62,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def split_of(folder: Path) -> dict[str, set[str]]:
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     assert opened.split is not None
     return {
         part: {opened.index.key(sample) for some in opened.samples_of_part(part) for sample in some}
@@ -77,7 +78,7 @@ def test_samples_keep_parts_splits_columns_and_filters(folder: Path, tmp_path: P
     assert report.columns == ("shuffled", "tens")
     assert report.filters == ("even",)
     assert report.written.prepared.scanned == 0
-    new = DatasetFolder(tmp_path / "new")
+    new = folder_at(tmp_path / "new")
     numbers = [int(key) for key in keys_of(new)]
     shuffled, tens = (open_column(new.storage, new.index, name) for name in report.columns)
     expected = [number * 7 % 11 for number in numbers]
@@ -85,16 +86,16 @@ def test_samples_keep_parts_splits_columns_and_filters(folder: Path, tmp_path: P
     assert [tens.value(sample) for sample in range(20)] == ["dcba"[number // 10] for number in numbers]
     assert tens.record.unit == "tens"
     assert new.open_filter("even").keeps(np.arange(20)).tolist() == [number % 2 == 0 for number in numbers]
-    assert new.config == DatasetFolder(folder).config
+    assert new.config == folder_at(folder).config
     assert max(shard.samples for shard in new.index.shards) == 3
 
 
 def test_the_order_is_that_of_the_key_the_column_or_the_seed(folder: Path, tmp_path: Path) -> None:
     def order(name: str, **options: Any) -> list[int]:
         reshard(folder, tmp_path / name, split_ratio={"all": 1}, **options)
-        return [int(key) for key in keys_of(DatasetFolder(tmp_path / name))]
+        return [int(key) for key in keys_of(folder_at(tmp_path / name))]
 
-    source = [int(key) for key in keys_of(DatasetFolder(folder))]
+    source = [int(key) for key in keys_of(folder_at(folder))]
     assert order("kept") == source
     assert order("key", sort_by="key") == sorted(source)
     expected = sorted(source, key=lambda number: (number * 7 % 11 == 3, number * 7 % 11))
@@ -148,7 +149,7 @@ def test_a_query_chooses_samples_and_exclusions_stay_behind(folder: Path, tmp_pa
     query = SampleQuery(where="tens == 'c'", filter="even", excluded=False)
     reshard(folder, tmp_path / "some", query=query)
     assert [*samples_of(tmp_path / "some")] == ["00010", "00012", "00014"]
-    new = DatasetFolder(tmp_path / "some")
+    new = folder_at(tmp_path / "some")
     assert open_column(new.storage, new.index, "tens").value(0) == "c"
     assert len(new.open_filter("even")) == 3
     with pytest.raises(ConfigError, match="no sample is chosen"):
@@ -183,10 +184,10 @@ def test_scattered_parts_come_side_by_side(tmp_path: Path) -> None:
     random.Random(0).shuffle(members)
     write_tar(shard_path(tmp_path / "ds", 0), members)
     prepare(tmp_path / "ds")
-    assert DatasetFolder(tmp_path / "ds").index.shards[0].scattered
+    assert folder_at(tmp_path / "ds").index.shards[0].scattered
     reshard(tmp_path / "ds", tmp_path / "new", samples_per_shard=100)
     assert samples_of(tmp_path / "new") == samples_of(tmp_path / "ds")
-    [shard] = DatasetFolder(tmp_path / "new").index.shards
+    [shard] = folder_at(tmp_path / "new").index.shards
     assert shard.plain
     assert not shard.scattered
 

@@ -21,8 +21,8 @@ from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import ArrowTableSource
 from loader.convert.tables import arrow_files
 from loader.convert.tables.columns import Columns
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError
-from loader.format.dataset_folder import DatasetFolder
 from tests.imports import imported, picture, reasons
 
 FORMS = ("JPEG", "PNG")
@@ -290,7 +290,7 @@ def test_no_shard_exceeds_its_size_if_a_dictionary_has_the_values_of_many_rows(
     assert max(map(len, shards.values())) <= 200_000 + tarfile.RECORDSIZE  # tarfile pads the end
     assert min(map(len, shards.values())) > 20_000
     assert import_repeated(repeated, tmp_path / "2", workers=2) == shards
-    with closing(DatasetFolder(str(tmp_path / "1"))) as folder:
+    with closing(folder_at(str(tmp_path / "1"))) as folder:
         assert [folder.index.key(number) for number in range(len(folder.index))] == [*map("{:09d}".format, range(120))]
 
 
@@ -309,7 +309,7 @@ def test_an_interrupted_import_of_a_dictionary_continues_with_the_shards_that_ar
     shards = import_repeated(repeated, tmp_path / "out", workers=2, on_progress=progress.append)
     assert shards == import_repeated(repeated, tmp_path / "whole")
     assert progress[-1].resumed == progress[-1].shards_total < len(shards)
-    with closing(DatasetFolder(str(tmp_path / "out"))) as folder:
+    with closing(folder_at(str(tmp_path / "out"))) as folder:
         assert counts == [(shard.name, shard.samples) for shard in folder.index.shards]
 
 

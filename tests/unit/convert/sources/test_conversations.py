@@ -12,8 +12,8 @@ import pytest
 from loader.convert.rows.row import FileRef, UrlRef, ValueRef
 from loader.convert.sources.conversations import ConversationsSource
 from loader.convert.sources.detect import SourceOptions, open_source
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
-from loader.format.dataset_folder import DatasetFolder
 from tests.unit.convert.sources.imported import faults_of, import_source, load, red, rows_of, write_picture
 
 
@@ -166,7 +166,7 @@ def test_videos_and_sounds_are_parts_with_fields_of_their_own(tmp_path: Path) ->
         ["json"],
     ]
     import_source(source, tmp_path / "out")
-    folder = DatasetFolder(str(tmp_path / "out"))
+    folder = folder_at(str(tmp_path / "out"))
     assert [folder.read_parts(number).get("mp4") for number in range(2)] == [b"a.mp4", None]
 
 

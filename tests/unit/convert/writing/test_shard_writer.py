@@ -18,8 +18,8 @@ from PIL import Image
 from loader import CaptioningSample, ImageClassificationSample, ShardWriter, VQASample, WorkerConfig, get_val_dataset
 from loader.convert.writing.encoders import encode_part
 from loader.convert.writing.sample_parts import SeenKeys
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, SampleError
-from loader.format import DatasetFolder
 
 
 def write(folder: Path, keys: Iterable[str], **options: Any) -> ShardWriter:
@@ -30,7 +30,7 @@ def write(folder: Path, keys: Iterable[str], **options: Any) -> ShardWriter:
 
 
 def texts(folder: Path) -> dict[str, str]:
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     found = {opened.index.key(n): opened.read_parts(n)["txt"].decode() for n in range(len(opened.index))}
     assert len(found) == len(opened.index)
     opened.close()
@@ -52,7 +52,7 @@ def test_the_end_of_the_block_makes_a_dataset_without_a_scan(tmp_path: Path) -> 
     assert texts(tmp_path / "ds") == {key: f"text {key}" for key in numbered(0, 25)}
     assert [*shards(tmp_path / "ds")] == [f"shard_{number:06d}.tar" for number in range(3)]
     assert not (tmp_path / "ds/.nv-meta/.writing").exists()
-    assert [*DatasetFolder(tmp_path / "ds").split.split_parts] == ["train"]  # type: ignore[union-attr]
+    assert [*folder_at(tmp_path / "ds").split.split_parts] == ["train"]  # type: ignore[union-attr]
 
 
 def test_the_same_samples_make_the_same_bytes(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_path_is_copied(tmp_path: Path) -> None:
     (tmp_path / "clip").write_bytes(b"x" * 5_000_000)
     with ShardWriter(tmp_path / "ds") as writer:
         writer.write({"__key__": "0", "mp4": tmp_path / "clip", "txt": "a"})
-    assert DatasetFolder(tmp_path / "ds").read_parts(0) == {"mp4": b"x" * 5_000_000, "txt": b"a"}
+    assert folder_at(tmp_path / "ds").read_parts(0) == {"mp4": b"x" * 5_000_000, "txt": b"a"}
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_field_map_is_read_backwards(tmp_path: Path) -> None:
         writer.write(CaptioningSample(__key__="1", image=torch.zeros(3, 4, 4), caption="a cat"))
         with pytest.raises(SampleError, match="the field 'caption' is missing"):
             writer.write(CaptioningSample(__key__="2", image=torch.zeros(3, 4, 4), caption=None))  # type: ignore[arg-type]
-    folder = DatasetFolder(tmp_path)
+    folder = folder_at(tmp_path)
     parts = folder.read_parts(0)
     assert json.loads(parts["json"]) == {"texts": {"short": "a cat"}}
     assert parts["png"].startswith(b"\x89PNG")

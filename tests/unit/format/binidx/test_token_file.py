@@ -12,8 +12,8 @@ import pytest
 
 from loader.errors import FormatError, StorageError
 from loader.format.binidx.token_file import TokenFile
-from loader.format.lint.record_file import lint_record_file
 from loader.format.records.record_file import RecordReader
+from loader.lint.record_file import lint_record_file
 from loader.storage import open_parent
 from tests.token_files import CODES, numbered, write_tokens
 

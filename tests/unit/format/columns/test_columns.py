@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError
-from loader.format import DatasetFolder
 from loader.format.columns.column import Column, open_column, write_column
 from loader.format.columns.column_files import column_names
 from loader.format.prepare.plan import PreparePlan, PrepareReport
@@ -31,22 +31,22 @@ def prepare(folder: Path) -> PrepareReport:
 
 
 def write(folder: Path, name: str, values: npt.NDArray[np.generic], **options: object) -> None:
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     write_column(opened.storage, opened.index, name, values, **options)  # type: ignore[arg-type]
 
 
 def read(folder: Path, name: str) -> Column:
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     return open_column(opened.storage, opened.index, name)
 
 
 def values_by_key(folder: Path, name: str) -> dict[str, object]:
-    opened, column = DatasetFolder(folder), read(folder, name)
+    opened, column = folder_at(folder), read(folder, name)
     return {opened.index.full_key(sample): column.value(sample) for sample in range(len(opened.index))}
 
 
 def samples(folder: Path) -> int:
-    return len(DatasetFolder(folder).index)
+    return len(folder_at(folder).index)
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "i8", "u8", "f2", "f4", "f8", "?", ">i4"])
@@ -73,7 +73,7 @@ def test_samples_without_a_value_and_categories_are_known(folder: Path) -> None:
 
 
 def test_columns_are_listed_and_replaced(folder: Path) -> None:
-    storage = DatasetFolder(folder).storage
+    storage = folder_at(folder).storage
     assert column_names(storage) == []
     for name in ("b", "a"):
         write(folder, name, np.zeros(samples(folder)))

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import FormatError, StorageError
 from loader.format.compat import foreign_index as foreign_index_module
 from loader.format.compat.foreign_index import build_foreign_index
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.index.dataset_index import DatasetIndex
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.index.writer import IndexWriter
@@ -137,7 +137,7 @@ def test_an_index_is_built_once(dataset: LocalStorage, scans: list[str], caplog:
     first = build_foreign_index(dataset, COUNTS)
     caplog.clear()
     assert described(build_foreign_index(dataset, COUNTS)) == described(first)
-    assert described(DatasetFolder(dataset.path("")).tar_index) == RIGHT
+    assert described(folder_at(dataset.path("")).tar_index) == RIGHT
     assert caplog.text == ""
 
 
@@ -270,7 +270,7 @@ def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(
     assert sorted(dataset.local_path().rglob("*")) == before
     (folder,) = (cache / "energon").iterdir()
     assert (folder / INDEX_FOLDER / str(uuid.UUID(int=7)) / "layout.json").exists()
-    assert described(DatasetFolder(root).tar_index) == RIGHT
+    assert described(folder_at(root).tar_index) == RIGHT
     # After another prepare it is another dataset.
     dataset.local_path(INDEX_UUID).write_text(str(uuid.UUID(int=8)))
     assert build_foreign_index(dataset, COUNTS).uuid == str(uuid.UUID(int=8))
@@ -280,13 +280,13 @@ def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(
 BUILD = """
 import logging, sys, time
 from loader.format.compat import foreign_index
-from loader.format.dataset_folder import DatasetFolder
+from loader.dataset.opening import folder_at
 index_shard = foreign_index.index_shard
 foreign_index.index_shard = lambda *shard: time.sleep(0.2) or index_shard(*shard)
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
 print("ready", flush=True)
 sys.stdin.read(1)  # all start at the same time
-index = DatasetFolder(sys.argv[1]).index
+index = folder_at(sys.argv[1]).index
 print(index.uuid, len(index))
 """
 

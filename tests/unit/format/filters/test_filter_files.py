@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from loader import EPath, build_filter_index, build_filter_index_from_shard_indexes
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, EnergonError, FormatError, StorageError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.filters.files import FilterFiles, filter_names
 from loader.format.filters.rows import FilteredShard, FilterRows, open_file_filter, open_filter
 from loader.format.jsonl.index import prepare_jsonl
-from loader.format.lint.report import LintPlan
-from loader.format.lint.run import lint_dataset
+from loader.lint.report import LintPlan
+from loader.lint.run import lint_dataset
 from loader.storage import open_storage
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.tables import write_rows
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def kept(folder: Path, name: str) -> list[int]:
-    rows = DatasetFolder(folder).open_filter(name)
+    rows = folder_at(folder).open_filter(name)
     found: list[int] = rows.numbers(np.arange(len(rows))).tolist()
     return found
 
@@ -161,7 +161,7 @@ def test_damaged_and_stale_filters_are_refused(folder: Path, damage: object, mes
     build_filter_index(folder, "odd", [1, 3, 17])
     damage(folder / ".nv-meta")  # type: ignore[operator]
     with pytest.raises(FormatError, match=message) as caught:
-        DatasetFolder(folder).open_filter("odd")
+        folder_at(folder).open_filter("odd")
     assert "filter_odd" in str(caught.value.shard)
     assert "build_filter_index" in str(caught.value.hint)
     report = lint_dataset(LintPlan(path=str(folder), level="headers", workers=1))
@@ -180,7 +180,7 @@ def test_lint_checks_every_row(folder: Path) -> None:
 def test_a_missing_filter_names_the_existing_ones(folder: Path) -> None:
     build_filter_index(folder, "odd", [1])
     with pytest.raises(ConfigError, match="there is no filter 'even'; there are: odd"):
-        DatasetFolder(folder).open_filter("even")
+        folder_at(folder).open_filter("even")
 
 
 def test_a_filter_of_a_dataset_that_another_tool_prepared_again_is_stale(folder: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_filter_of_a_dataset_that_another_tool_prepared_again_is_stale(folder:
     del document["shard_counts"]["shard_003.tar"]
     info.write_text(json.dumps(document))
     with pytest.raises(FormatError, match="stale: it has shards that the dataset does not have: 'shard_003"):
-        DatasetFolder(folder).open_filter("odd")
+        folder_at(folder).open_filter("odd")
 
 
 @pytest.fixture

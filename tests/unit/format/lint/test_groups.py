@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.format.lint import Finding, group_findings
+from loader.lint import Finding, group_findings
 
 
 def finding(message: str, key: str | None = "0", *, code: str = "E307", shard: str | None = "s.tar") -> Finding:

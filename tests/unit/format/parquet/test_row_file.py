@@ -14,12 +14,12 @@ import pytest
 from pyarrow import parquet
 
 from loader.errors import FormatError, SampleError
-from loader.format.lint.record_file import lint_record_file
 from loader.format.parquet import row_cache, row_file, row_groups
 from loader.format.parquet.row_cache import RowCache
 from loader.format.parquet.row_file import RowFile
 from loader.format.parquet.row_groups import RowGroups
 from loader.format.records.record_file import RecordReader
+from loader.lint.record_file import lint_record_file
 from loader.storage import open_parent
 from tests.tables import row, write_rows
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loader.dataset.dataset import Dataset
+from loader.dataset.opening import folder_at
+from loader.dataset.query import Condition, SampleQuery, find_samples
 from loader.errors import ConfigError
-from loader.format import DatasetFolder
 from loader.format.columns.column import write_column
 from loader.format.filters.build import build_filter_index
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
-from loader.format.query import Condition, SampleQuery, find_samples
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 from tests.tables import write_lines
 
@@ -25,7 +26,7 @@ MODES = ("RGB", "L", "CMYK")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> DatasetFolder:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     path = tmp_path_factory.mktemp("query") / "ds"
     for number in range(4):
         samples = caption_samples(10 * number, 10)
@@ -33,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> DatasetFolder:
             del samples[key]["txt"]
         write_shard(shard_path(path, number), samples)
     run_prepare(PreparePlan(path=str(path), split=RATIO))
-    folder = DatasetFolder(path)
+    folder = folder_at(path)
     count, draw = len(folder.index), np.random.default_rng(1)
 
     def write(name: str, values: Any, **options: Any) -> None:
@@ -44,10 +45,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> DatasetFolder:
     write("score", np.where(draw.random(count) < 0.2, np.nan, draw.random(count)).astype("f4"))
     write("mode", draw.integers(-1, 3, count).astype("i1"), missing=-1, categories=MODES)
     write("good", draw.random(count) < 0.5)
-    return DatasetFolder(path)
+    return folder_at(path)
 
 
-def chosen(folder: DatasetFolder, where: str | None = None, **options: Any) -> list[int]:
+def chosen(folder: Dataset, where: str | None = None, **options: Any) -> list[int]:
     return [int(number) for number in find_samples(folder, SampleQuery(where=where, **options))]
 
 
@@ -58,7 +59,7 @@ class Row(dict[str, Any]):
         return self[name]
 
 
-def rows(folder: DatasetFolder) -> list[Row]:
+def rows(folder: Dataset) -> list[Row]:
     from loader.format.columns.column import open_column
 
     columns = {
@@ -120,13 +121,13 @@ CONDITIONS: dict[str, Callable[[Row], bool]] = {
 
 
 @pytest.mark.parametrize("where", CONDITIONS)
-def test_a_condition_chooses_what_a_loop_chooses(folder: DatasetFolder, where: str) -> None:
+def test_a_condition_chooses_what_a_loop_chooses(folder: Dataset, where: str) -> None:
     expected = [number for number, row in enumerate(rows(folder)) if CONDITIONS[where](row)]
     assert chosen(folder, where) == expected
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_truth_of_unknown_values_is_that_of_sql(folder: DatasetFolder, seed: int) -> None:
+def test_truth_of_unknown_values_is_that_of_sql(folder: Dataset, seed: int) -> None:
     """Compare random conditions with SQLite's answers."""
     import sqlite3
 
@@ -150,7 +151,7 @@ def test_truth_of_unknown_values_is_that_of_sql(folder: DatasetFolder, seed: int
     assert chosen(folder, text) == expected
 
 
-def test_criteria_are_joined(folder: DatasetFolder) -> None:
+def test_criteria_are_joined(folder: Dataset) -> None:
     train = [number for part in folder.samples_of_part("train") for number in part]
     assert chosen(folder, split_parts=["train"]) == sorted(train)
     keys = [folder.index.full_key(3), folder.index.full_key(1), folder.index.key(39)]
@@ -168,7 +169,7 @@ def test_excluded_samples_can_be_left_out(tmp_path: Path) -> None:
     run_prepare(PreparePlan(path=str(tmp_path), split=RATIO))
     split = tmp_path / ".nv-meta/split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [shard_000.tar/00003]"))
-    folder = DatasetFolder(tmp_path)
+    folder = folder_at(tmp_path)
     assert chosen(folder) == [*range(10)]
     assert chosen(folder, excluded=False) == [number for number in range(10) if number != 3]
 
@@ -177,7 +178,7 @@ def test_records_have_columns_but_no_parts(tmp_path: Path) -> None:
     for number in range(2):
         write_lines(tmp_path / f"part_{number}.jsonl", [*range(5)])
     run_prepare(PreparePlan(path=str(tmp_path), split=RATIO))
-    folder = DatasetFolder(tmp_path)
+    folder = folder_at(tmp_path)
     write_column(folder.storage, folder.index, "x", np.arange(10))
     assert chosen(folder, "x >= 7 or shard == 'part_0.jsonl'") == [0, 1, 2, 3, 4, 7, 8, 9]
     with pytest.raises(ConfigError, match="the sizes of parts are known of tar shards only"):
@@ -214,13 +215,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("where", REFUSED)
-def test_other_conditions_are_refused_with_the_reason(folder: DatasetFolder, where: str) -> None:
+def test_other_conditions_are_refused_with_the_reason(folder: Dataset, where: str) -> None:
     with pytest.raises(ConfigError) as caught:
         chosen(folder, where)
     assert REFUSED[where] in str(caught.value)
 
 
-def test_unknown_names_are_listed(folder: DatasetFolder) -> None:
+def test_unknown_names_are_listed(folder: Dataset) -> None:
     with pytest.raises(ConfigError, match="there is no sample 'a', 'b'"):
         chosen(folder, keys=["a", "b"])
     with pytest.raises(ConfigError, match="there is no split part 'trian'"):
@@ -252,5 +253,5 @@ def test_an_unknown_key_is_answered_by_the_nearest_one(tmp_path: Path, key: str,
         write_shard(tmp_path / f"shard_{shard}.tar", {key: {"txt": b"x"} for key in keys})
     run_prepare(PreparePlan(path=str(tmp_path), split=RATIO))
     with pytest.raises(ConfigError) as caught:
-        find_samples(DatasetFolder(tmp_path), SampleQuery(keys=[key]))
+        find_samples(folder_at(tmp_path), SampleQuery(keys=[key]))
     assert caught.value.message == f"there is no sample {key!r}" + (f"; did you mean {nearest!r}?" if nearest else "")

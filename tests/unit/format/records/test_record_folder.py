@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, StorageError
-from loader.format.dataset_folder import DatasetFolder
-from loader.format.lint.run import LintPlan, lint_dataset
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
+from loader.lint.run import LintPlan, lint_dataset
 from loader.samples.building.check import DecodeCheck
 from tests.tables import CRUDE_YAML, prepare_parts, row, write_lines, write_rows
 
@@ -46,7 +46,7 @@ def number_of(parts: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_prepared_folder_is_a_dataset(tmp_path: Path, kind: str) -> None:
-    dataset = DatasetFolder(prepared(tmp_path, kind))
+    dataset = folder_at(prepared(tmp_path, kind))
     assert dataset.shard_counts == {f"s_{number}.{kind}": 10 for number in range(3)}
     assert dataset.samples_of_part("val") == [range(20, 30)]
     assert [number_of(dataset.read_parts(number)) for number in (0, 29, 10)] == [0, 29, 10]
@@ -58,7 +58,7 @@ def test_a_prepared_folder_is_a_dataset(tmp_path: Path, kind: str) -> None:
 
 
 def test_columns_can_be_selected(tmp_path: Path) -> None:
-    dataset = DatasetFolder(prepared(tmp_path, "parquet"))
+    dataset = folder_at(prepared(tmp_path, "parquet"))
     assert dataset.read_parts(4, names=["id", "image"]) == {"id": 4, "image": row(4)["image"]}
 
 
@@ -82,12 +82,12 @@ def test_a_changed_file_is_an_error_that_lint_finds(tmp_path: Path, kind: str) -
     folder = prepared(tmp_path, kind)
     (write_lines if kind == "jsonl" else write_rows)(folder / f"s_1.{kind}", range(100))
     with pytest.raises(FormatError, match=r"run energon prepare again|run: energon prepare"):
-        DatasetFolder(folder).read_parts(15)
+        folder_at(folder).read_parts(15)
     assert ("E102", f"s_1.{kind}", None) in lint(folder)
     (folder / f"s_2.{kind}").unlink()
     assert ("E101", f"s_2.{kind}", None) in lint(folder)
     with pytest.raises(StorageError):
-        DatasetFolder(folder).read_parts(25)
+        folder_at(folder).read_parts(25)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -96,7 +96,7 @@ def test_samples_are_excluded_by_number(tmp_path: Path, kind: str) -> None:
     split = folder / ".nv-meta/split.yaml"
     excluded = [f"s_0.{kind}/3", f"s_2.{kind}", f"s_1.{kind}/99"]
     split.write_text(split.read_text().replace("exclude: []", f"exclude: {json.dumps(excluded)}"))
-    assert DatasetFolder(folder).excluded_samples().tolist() == [3, *range(20, 30)]
+    assert folder_at(folder).excluded_samples().tolist() == [3, *range(20, 30)]
     assert lint(folder) == [("W204", f"s_1.{kind}", "99")]
 
 
@@ -142,7 +142,7 @@ def test_samples_of_code_that_may_not_run_are_reported_as_unchecked(tmp_path: Pa
 def test_a_folder_that_another_tool_prepared_is_read(tmp_path: Path, kind: str) -> None:
     folder = prepared(tmp_path, kind)
     shutil.rmtree(folder / ".nv-meta/index")
-    dataset = DatasetFolder(folder)
+    dataset = folder_at(folder)
     assert number_of(dataset.read_parts(17)) == 17
     assert dataset.index.part_names == (("json",) if kind == "jsonl" else ("id", "text", "image", "turns"))
 
@@ -156,7 +156,7 @@ def test_tar_shards_have_precedence_and_formats_do_not_mix(tmp_path: Path) -> No
     info = tmp_path / ".nv-meta/.info.json"
     info.write_text(info.read_text().replace("s_1.parquet", "s_1.jsonl"))
     with pytest.raises(ConfigError, match=r"expected files of one format, found s_0\.parquet and s_1\.jsonl"):
-        DatasetFolder(tmp_path).read_parts(0)
+        folder_at(tmp_path).read_parts(0)
 
 
 def test_all_damaged_files_are_named(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_choices_for_tar_shards_are_refused(tmp_path: Path, options: dict[str, A
 
 
 def test_there_are_no_names_to_look_up(tmp_path: Path) -> None:
-    dataset = DatasetFolder(prepared(tmp_path, "parquet"))
+    dataset = folder_at(prepared(tmp_path, "parquet"))
     with pytest.raises(ConfigError, match="expected a dataset of tar shards, found one of parquet files"):
         _ = dataset.tar_index
 
@@ -209,4 +209,4 @@ def test_an_interrupted_prepare_leaves_the_earlier_dataset(tmp_path: Path, monke
         run_prepare(PreparePlan(path=str(folder)))
     assert (folder / ".nv-meta/.info.json").read_bytes() == before
     assert not (folder / ".nv-meta/.prepare/staged").exists()
-    assert number_of(DatasetFolder(folder).read_parts(29)) == 29
+    assert number_of(folder_at(folder).read_parts(29)) == 29

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from loader.dataset.query import SampleQuery, keys_of_file
 from loader.errors import ConfigError, FormatError
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.format.query import SampleQuery, keys_of_file
 from loader.inspect.exclude import ExcludeReport, ExcludeRequest, exclude, list_exclusions, undo
 from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
 
@@ -175,9 +175,9 @@ def test_a_prepare_keeps_exclusions_and_their_journal(folder: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-from loader.format.exclusions import change
+from loader.dataset.exclusions import change
 from loader.inspect.exclude import ExcludeRequest, exclude, undo
-from loader.format.query import SampleQuery
+from loader.dataset.query import SampleQuery
 write, remove, left = change._write, None, int(sys.argv[3])
 
 def count(*arguments):

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from loader.convert.exporting import ExportReport, ExportRequest, export_samples
+from loader.dataset.opening import folder_at
+from loader.dataset.query import SampleQuery
 from loader.errors import ConfigError, FormatError, StorageError
-from loader.format import DatasetFolder
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
-from loader.format.query import SampleQuery
 from loader.inspect.extract import open_sample, write_parts
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 from tests.small_disks import mounted_disk
@@ -50,7 +50,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def samples_of(folder: Path) -> dict[str, dict[str, bytes]]:
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
     return {opened.index.key(number): opened.read_parts(number) for number in range(len(opened.index))}
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from loader.accounting import REASONS
 from loader.errors import ConfigError
-from loader.format.lint import CODES
 from loader.inspect.rules import RULE_GROUPS, find_rule, plain_text
+from loader.lint import CODES
 
 RULES = [rule for group in RULE_GROUPS for rule in group.rules]
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
 from loader.format.columns.column import write_column
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.filters.build import build_filter_index
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
@@ -305,7 +305,7 @@ def test_amounts_are_sums_of_columns_over_the_samples_of_the_run(datasets: Path,
         run_prepare(
             PreparePlan(path=str(tmp_path / name), split=SplitRequest(ratio={"train": 0.5, "val": 0.5}), files=CRUDE)
         )
-        folder = DatasetFolder(tmp_path / name)
+        folder = folder_at(tmp_path / name)
         values = np.full(40, tokens)
         values[::4] = -1  # samples without a value
         write_column(folder.storage, folder.index, "tokens", values, missing=-1)

@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from loader.dataset.opening import folder_at
+from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import ConfigError, TrustError
-from loader.format import DatasetFolder
 from loader.format.columns.column import open_column
 from loader.format.jsonl.index import prepare_jsonl
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.format.query import SampleQuery, find_samples
 from loader.inspect.stats import (
     Distribution,
     StatsReport,
@@ -155,7 +155,7 @@ def test_a_query_and_parts_limit_what_is_read(folder: Path) -> None:
 def test_columns_hold_the_values_and_are_conditions(folder: Path) -> None:
     report = collect(folder, write=("jpg.width", "json.lang", "json.score", "txt.chars"), workers=2)
     assert report.written == ["jpg_width", "json_lang", "json_score", "txt_chars"]
-    opened = DatasetFolder(folder)
+    opened = folder_at(folder)
 
     def values(name: str) -> list[Any]:
         column = open_column(opened.storage, opened.index, name)

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
-from loader.format.dataset_folder import DatasetFolder
 from loader.metadataset.joins.open_join import open_join
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from tests.unit.metadataset.joined_data import JoinedData, filling, skipping
@@ -44,7 +44,7 @@ def places(file: Path) -> np.ndarray:
 def test_the_bytes_of_a_file(data: JoinedData) -> None:
     path = data.write_join("p", skipping("q"))
     file = write_peer_index(data, path)
-    uuids = [DatasetFolder(data.folder / name).index.uuid for name in "pq"]
+    uuids = [folder_at(data.folder / name).index.uuid for name in "pq"]
     hashed = "".join(
         f"\0uuid={uuid}\0excludes=\0nonmatch={nonmatch}\0"
         for uuid, nonmatch in zip(uuids, ("error", "skip"), strict=True)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from loader.dataset.open_files import OpenFiles
 from loader.errors import FormatError, StorageError
 from loader.format.index.dataset_index import DatasetIndex
 from loader.format.index.fresh_shard import open_fresh_shard
@@ -22,7 +23,6 @@ from loader.pipeline.reading import dataset_source as dataset_leaf, lane_reader
 from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import ChunkReader, SourceTable
-from loader.pipeline.reading.shard_reads import OpenShards
 from loader.pipeline.reading.source import ShardSource
 from loader.samples.building.sample_builder import RawSample
 from loader.storage.local import LocalStorage
@@ -227,7 +227,7 @@ def test_more_shards_than_can_be_open_are_read(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 4) for n in range(9)})
     dataset = reader(folder, plan=shuffled(repeats=True, buffer=100))
     sources = cast("Sequence[ShardSource]", dataset.sources)
-    dataset.opened = SourceTable(sources), ChunkReader(sources, OpenShards(3))
+    dataset.opened = SourceTable(sources), ChunkReader(sources, OpenFiles(3))
     running = dataset.open(lane(), {})
     expected = {sample[1]: sample for sample in raw_samples(folder)}
     most = 0

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loader.dataset.open_files import OpenFiles
 from loader.format.documents.load_request import LoadRequest
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.reading import sample_chunk
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
-from loader.pipeline.reading.shard_reads import OpenShards
 from loader.samples.building.sample_builder import RawSample
 from loader.storage.protocol import ReadableFile
 from tests.unit.pipeline.reading.stub_file import StubFile
@@ -42,7 +42,7 @@ class Watched(StubFile):
 def chunk(folder: Path, samples: Any, *, opened: Any = ()) -> tuple[SampleChunk, Any]:
     """Build a chunk of samples, with some shards open, and the log of these shards."""
     source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
-    shards = OpenShards()
+    shards = OpenFiles()
     noted: list[tuple[str, str, int, int]] = []
     for name in opened:
         file = source.folder.storage.open(name)
@@ -106,7 +106,7 @@ def test_shards_are_opened_and_checked_only_when_read(near: Path) -> None:
     next(samples)
     assert announced(noted) == [("b.tar", *announced(noted)[0][1:])]
     source = DatasetSource(request=LoadRequest(path=str(near), split_part="train"))
-    shards = OpenShards()
+    shards = OpenFiles()
     later = SampleChunk((source,), shards, np.zeros(2, np.int64), np.array([0, 31])).read(
         range(2), lambda position: None
     )

@@ -16,11 +16,12 @@ from weakref import ref
 import numpy as np
 import pytest
 
+from loader.dataset.open_files import OpenFiles
 from loader.errors import FormatError
 from loader.format.documents.load_request import LoadRequest
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
-from loader.pipeline.reading.shard_reads import OpenShards, read_coalesced
+from loader.pipeline.reading.shard_reads import read_coalesced
 from loader.storage.local import LocalStorage
 from loader.storage.protocol import ReadableFile
 from tests.unit.pipeline.reading.stub_file import StubFile
@@ -132,7 +133,7 @@ def chunk_of(folder: Any, numbers: Any) -> Any:
     source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
     numbers = np.array(numbers, dtype=np.int64)
     sources = np.zeros_like(numbers)
-    return SampleChunk((source,), OpenShards(), sources, SourceTable((source,)).index_numbers(sources, numbers))
+    return SampleChunk((source,), OpenFiles(), sources, SourceTable((source,)).index_numbers(sources, numbers))
 
 
 @pytest.mark.parametrize("parts", [("txt", "json"), ("json",)])
@@ -175,18 +176,18 @@ class File(StubFile):
         self.is_open = False
 
 
-def add_file(shards: OpenShards, name: int) -> File:
+def add_file(shards: OpenFiles, name: int) -> File:
     file = File()
     assert shards.add(name, file) is file
     return file
 
 
-def names_of(shards: OpenShards, files: Mapping[int, Any]) -> list[int]:
+def names_of(shards: OpenFiles, files: Mapping[int, Any]) -> list[int]:
     return [name for name in files if shards.find(name) is not None]
 
 
 def test_an_open_file_is_found_by_its_number() -> None:
-    shards = OpenShards(9)
+    shards = OpenFiles(9)
     one, two = File(), File()
     assert shards.add(1, one) is one
     shards.add(1 << 32, two)
@@ -194,7 +195,7 @@ def test_an_open_file_is_found_by_its_number() -> None:
 
 
 def test_the_file_opened_first_is_dropped_when_there_are_too_many() -> None:
-    shards = OpenShards(3)
+    shards = OpenFiles(3)
     files = {}
     for number in range(7):
         files[number] = ref(add_file(shards, number))
@@ -204,7 +205,7 @@ def test_the_file_opened_first_is_dropped_when_there_are_too_many() -> None:
 
 
 def test_a_file_that_is_dropped_while_another_thread_reads_from_it_gives_its_own_bytes(tmp_path: Path) -> None:
-    storage, shards = LocalStorage(tmp_path), OpenShards(2)
+    storage, shards = LocalStorage(tmp_path), OpenFiles(2)
     contents = {number: f"{number:02}".encode() * 2000 for number in range(40)}
     for number, content in contents.items():
         (tmp_path / str(number)).write_bytes(content)
@@ -229,7 +230,7 @@ def test_a_file_that_is_dropped_while_another_thread_reads_from_it_gives_its_own
 
 
 def test_a_closed_file_can_be_opened_again() -> None:
-    shards = OpenShards(1)
+    shards = OpenFiles(1)
     for _ in range(3):
         for name in (0, 1):
             file = add_file(shards, name)
@@ -237,11 +238,11 @@ def test_a_closed_file_can_be_opened_again() -> None:
 
 
 def test_all_files_can_be_closed() -> None:
-    shards = OpenShards()
-    files = [add_file(shards, number) for number in range(5)]
+    shards = OpenFiles()
+    files = [ref(add_file(shards, number)) for number in range(5)]
     shards.close()
     shards.close()
-    assert not any(file.is_open for file in files)
+    assert not any(file() for file in files)
     assert shards.find(0) is None
 
 
@@ -250,6 +251,6 @@ def test_a_quarter_of_the_limit_on_open_files_is_used(
     may_open: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (may_open, 1 << 20))
-    shards = OpenShards()
+    shards = OpenFiles(share=4)
     files = [ref(add_file(shards, number)) for number in range(most + 3)]
     assert sum(file() is not None for file in files) == most

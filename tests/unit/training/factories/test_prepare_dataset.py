@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from loader import BaseWebdatasetFactory, ConfigError, EPath, StorageError
-from loader.format.dataset_folder import DatasetFolder
+from loader.dataset.opening import folder_at
+from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import copy_of, prepare, write_shard, write_shards, written
 from tests.source_tree import ROOT
@@ -58,14 +59,14 @@ def test_patterns_and_another_split_file(shards: Path) -> None:
     assert split_of(shards) == {"train": ["shard_{000..003}.tar"], "val": ["shard_{004..005}.tar"]}
     prepared(shards, split_parts_ratio=[("all", 1)], split_config="other.yaml")
     assert list(split_of(shards)) == ["train", "val"]
-    assert len(DatasetFolder(shards, split_config="other.yaml").samples_of_part("all")) == 6
+    assert len(folder_at(DatasetRef.at(shards, split_config="other.yaml")).samples_of_part("all")) == 6
 
 
 def test_only_listed_shards_are_in_the_dataset(shards: Path) -> None:
     (shards / "sub").mkdir()
     shutil.move(shards / NAMES[5], shards / "sub" / NAMES[5])
     prepared(shards, [NAMES[1], shards / NAMES[3], f"./sub/{NAMES[5]}"], split_parts_ratio=RATIO, shuffle_seed=None)
-    assert list(DatasetFolder(shards).shard_counts) == [NAMES[1], NAMES[3], f"sub/{NAMES[5]}"]
+    assert list(folder_at(shards).shard_counts) == [NAMES[1], NAMES[3], f"sub/{NAMES[5]}"]
 
 
 def test_the_callers_progress_function_sees_a_step_for_each_shard(shards: Any) -> None:
@@ -110,7 +111,7 @@ def test_duplicate_keys_are_renamed_on_request(tmp_path: Path) -> None:
     for name in ("a.tar", "b.tar"):
         write_shard(tmp_path / name, {"0": {"txt": name.encode()}})
     prepared(tmp_path, ["a.tar", "b.tar"], split_parts_ratio=RATIO, fix_duplicates=True)
-    index = DatasetFolder(tmp_path).index
+    index = folder_at(tmp_path).index
     assert [index.key(sample) for sample in range(2)] == ["0", "0#1"]
 
 

@@ -1,8 +1,8 @@
 import os
 from typing import Any
 
+from loader.dataset.opening import folder_at
 from loader.errors import EmptyDatasetError
-from loader.format.dataset_folder import DatasetFolder
 from loader.format.documents.dataset_files import read_shard_info
 from loader.format.nv_meta import FORMAT_VERSION
 from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
@@ -44,7 +44,7 @@ def get_dataset_info(path: str | os.PathLike[str]) -> dict[str, Any]:
         StorageError: The folder is missing or not prepared.
         ConfigError: ``.info.json`` is invalid.
     """
-    return {"energon_version": FORMAT_VERSION, "shard_counts": dict(DatasetFolder(path).shard_counts)}
+    return {"energon_version": FORMAT_VERSION, "shard_counts": dict(folder_at(path).shard_counts)}
 
 
 def get_info_shard_files(path: str | os.PathLike[str]) -> list[str]:
@@ -54,4 +54,4 @@ def get_info_shard_files(path: str | os.PathLike[str]) -> list[str]:
         StorageError: The folder is missing or not prepared.
         ConfigError: ``.info.json`` is invalid.
     """
-    return list(DatasetFolder(path).shard_counts)
+    return list(folder_at(path).shard_counts)

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting import REASONS
-from ...accounting.kinds import kind_of_name
-from ...errors import FormatError, StorageError
-from ...storage import FileInfo, Storage
-from ..documents.dataset_config import DatasetConfig
-from ..index.dataset_index import DatasetIndex
-from ..index.layout import ShardEntry
-from ..index.shard_index import ShardIndex, index_shard
-from ..nv_meta import INDEX_SQLITE
-from ..tar.idx import has_tar_idx, tar_idx_bytes
+from ..accounting import REASONS
+from ..accounting.kinds import kind_of_name
+from ..errors import FormatError, StorageError
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.index.dataset_index import DatasetIndex
+from ..format.index.layout import ShardEntry
+from ..format.index.shard_index import ShardIndex, index_shard
+from ..format.nv_meta import INDEX_SQLITE
+from ..format.tar.idx import has_tar_idx, tar_idx_bytes
+from ..storage import FileInfo, Storage
 from .metadata import check_sqlite_rows
 from .report import Finding
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, overload
 
-from ...cached_property import cached_property
-from ...errors import ConfigError
-from ..dataset_folder import DatasetFolder
-from ..documents.dataset_config import DatasetConfig
-from ..index.layout import ShardEntry
+from ..cached_property import cached_property
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..errors import ConfigError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.index.layout import ShardEntry
 from .report import CheckedTask, LintPlan, SampleCheck, take_pictures
 from .samples import SampleLint
 from .shard import check_shard, required_parts
@@ -86,13 +88,15 @@ class LintChecker:
         return {name: value for name, value in self.__dict__.items() if name not in ("_dataset", "_excluded")}
 
     @cached_property
-    def _dataset(self) -> DatasetFolder:
+    def _dataset(self) -> Dataset:
         plan = self._plan
-        dataset = DatasetFolder(
-            plan.path,
-            split_config=plan.split_config,
-            dataset_config=plan.dataset_config,
-            meta_folder=plan.meta_folder,
+        dataset = folder_at(
+            DatasetRef(
+                plan.path,
+                split_config=plan.split_config,
+                dataset_config=plan.dataset_config,
+                meta_folder=plan.meta_folder,
+            )
         )
         dataset.storage.list_once("")
         return dataset

@@ -9,22 +9,22 @@ from itertools import islice
 
 import numpy as np
 
-from ...errors import ConfigError, EnergonError, StorageError
-from ...storage import Storage
-from ..compat.sqlite_index import open_sqlite
-from ..dataset_folder import DatasetFolder
-from ..documents.providers import SHARD_SUFFIXES
-from ..documents.split_config import SplitConfig, split_sample_name
-from ..documents.subset import do_overlap
-from ..filters.files import FilterFiles, filter_names
-from ..index.dataset_index import DatasetIndex
-from ..index.keys import equal_neighbours
-from ..index.layout import SampleIndex, once_warning
-from ..index.shard_index import ShardIndex
-from ..nv_meta import INDEX_SQLITE
-from ..prepare.shards import find_shards
-from ..unfinished import left_sentence
-from ..unprepared.tar_index import TarIndex
+from ..dataset.dataset import Dataset
+from ..dataset.unprepared.tar_index import TarIndex
+from ..errors import ConfigError, EnergonError, StorageError
+from ..format.compat.sqlite_index import open_sqlite
+from ..format.documents.providers import SHARD_SUFFIXES
+from ..format.documents.split_config import SplitConfig, split_sample_name
+from ..format.documents.subset import do_overlap
+from ..format.filters.files import FilterFiles, filter_names
+from ..format.index.dataset_index import DatasetIndex
+from ..format.index.keys import equal_neighbours
+from ..format.index.layout import SampleIndex, once_warning
+from ..format.index.shard_index import ShardIndex
+from ..format.nv_meta import INDEX_SQLITE
+from ..format.prepare.shards import find_shards
+from ..format.unfinished import left_sentence
+from ..storage import Storage
 from .report import Finding
 
 
@@ -41,7 +41,7 @@ def _config_findings(code: str, error: ConfigError) -> Iterator[Finding]:
         yield Finding(code=code, message=f"{error.at}: {error.message}" if error.at else error.message)
 
 
-def check_config(dataset: DatasetFolder) -> Iterator[Finding]:
+def check_config(dataset: Dataset) -> Iterator[Finding]:
     """Check that ``dataset.yaml`` exists and is valid."""
     try:
         if dataset.config is None:
@@ -54,14 +54,14 @@ def check_config(dataset: DatasetFolder) -> Iterator[Finding]:
         yield from _config_findings("E003", error)
 
 
-def check_left_files(dataset: DatasetFolder) -> Iterator[Finding]:
+def check_left_files(dataset: Dataset) -> Iterator[Finding]:
     """Check that no interrupted run has left files in the folder."""
     sentence = left_sentence(dataset.storage)
     if sentence:
         yield Finding(code="W010", message=f"{sentence}: run energon prepare again, which removes them")
 
 
-def check_filters(dataset: DatasetFolder) -> Iterator[Finding]:
+def check_filters(dataset: Dataset) -> Iterator[Finding]:
     """Check every filter of the dataset, row by row."""
     for name in filter_names(dataset.storage):
         try:
@@ -73,7 +73,7 @@ def check_filters(dataset: DatasetFolder) -> Iterator[Finding]:
 # --------------------------------------------------------------------------------------------------------- the split
 
 
-def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
+def check_split(dataset: Dataset) -> Iterator[Finding]:
     """Check the split against the shards of the dataset and those on disk."""
     try:
         split = dataset.split
@@ -106,14 +106,14 @@ def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
     yield from _unused_shards(dataset, split, parts_of)
 
 
-def _do_parts_overlap(dataset: DatasetFolder, split: SplitConfig, one: str, other: str) -> bool:
+def _do_parts_overlap(dataset: Dataset, split: SplitConfig, one: str, other: str) -> bool:
     ranges, filters = split.sample_ranges, split.sample_filters
     if one in filters and other in filters:
         return _do_filters_overlap(dataset, filters[one], filters[other])
     return do_overlap([ranges[one]] if one in ranges else [], [ranges[other]] if other in ranges else [])
 
 
-def _do_filters_overlap(dataset: DatasetFolder, one: str, other: str) -> bool:
+def _do_filters_overlap(dataset: Dataset, one: str, other: str) -> bool:
     try:
         return len(dataset.open_filter(one).intersect(dataset.open_filter(other))) > 0
     except EnergonError:
@@ -130,7 +130,7 @@ def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Findin
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard, key=key)
 
 
-def _unused_shards(dataset: DatasetFolder, split: SplitConfig, used: Collection[str]) -> Iterator[Finding]:
+def _unused_shards(dataset: Dataset, split: SplitConfig, used: Collection[str]) -> Iterator[Finding]:
     try:
         on_disk = find_shards(dataset.storage).names
     except StorageError:
@@ -195,7 +195,7 @@ _REBUILD = "energon prepare --force-overwrite rebuilds it"
 _ROWS_AT_ONCE = 20_000
 
 
-def check_sqlite(dataset: DatasetFolder) -> Iterator[Finding]:
+def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
     """Check that ``index.sqlite`` can be read, and that it holds only shards of the dataset."""
     if not dataset.storage.exists(INDEX_SQLITE):
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
@@ -12,11 +12,13 @@ import numpy.typing as npt
 
 from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...errors import EnergonError
-from ...storage import FileInfo, Storage
-from ..index.layout import PartStats, ShardEntry
-from ..index.sample_bytes import read_sample
-from ..index.shard_index import ShardIndex, index_shard
-from ..worker_pool import run_in_workers
+from ...format.dataset_ref import DatasetRef
+from ...format.index.dataset_index import PartLocation
+from ...format.index.layout import PartStats, ShardEntry
+from ...format.index.shard_index import ShardIndex, index_shard
+from ...format.worker_pool import run_in_workers
+from ...storage import FileInfo, ReadableFile, Storage
+from ..tar import TarDataset
 from .tar_folder import TarFolder
 from .tar_index import TarIndex, tar_layout
 
@@ -44,46 +46,43 @@ class ShardSummary:
     part_sets: PartSets
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TarSamples:
-    """Samples of tar shards, read by the locations that a scan found.
+class UnpreparedDataset(TarDataset):
+    """Tar shards without ``.nv-meta``, whose samples a scan of the headers has located: no split, columns or types.
 
-    Attributes:
-        storage: The folder of the shards.
+    Args:
+        tars: The shards.
         index: The samples.
         complete: These are all samples of the shards.
         damaged: The errors of shards that cannot be scanned, whose samples are missing.
     """
 
-    storage: Storage
-    index: TarIndex
-    complete: bool
-    damaged: tuple[EnergonError, ...]
+    split = split_file = config = None
 
-    def read_parts(
-        self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
-    ) -> dict[str, bytes]:
-        """Read the parts of one sample, as :meth:`.DatasetFolder.read_parts` does.
+    def __init__(
+        self, tars: TarFolder, index: TarIndex, *, complete: bool, damaged: tuple[EnergonError, ...] = ()
+    ) -> None:
+        counts = {shard.name: shard.samples for shard in index.shards}
+        super().__init__(DatasetRef(tars.path), tars.storage, counts)
+        self._scanned = index
+        self.complete = complete
+        self.damaged = damaged
 
-        Raises:
-            FormatError: The shard ends within a part.
-        """
-        shard = self.index.shard_of(sample)
-        with self.storage.open(shard.name, replace(shard.info, is_indexed=False)) as file:
-            return read_sample(
-                file,
-                self.index.parts(sample),
-                shard=self.storage.path(shard.name),
-                names=names,
-                max_json_bytes=max_json_bytes,
-            )
+    @property
+    def index(self) -> TarIndex:  # type: ignore[override] # an index in memory has no columns
+        """The samples."""
+        return self._scanned
 
-    def is_excluded(self, sample: int) -> bool:  # noqa: ARG002 - the signature of DatasetFolder
-        """Return False: without a split, no sample is excluded."""
-        return False
+    def locations(self, sample: int) -> list[PartLocation]:
+        return self._scanned.parts(sample)
+
+    def open_shard(self, shard: ShardEntry) -> ReadableFile:
+        return self.storage.open(shard.name, replace(shard.info, is_indexed=False))
+
+    def column_names(self) -> list[str]:
+        return []
 
 
-def scan_first_samples(tars: TarFolder, samples: int) -> TarSamples:
+def scan_first_samples(tars: TarFolder, samples: int) -> UnpreparedDataset:
     """Scan no more headers than needed for the first samples.
 
     Args:
@@ -115,12 +114,12 @@ def scan_first_samples(tars: TarFolder, samples: int) -> TarSamples:
     if damaged and not found:
         raise damaged[0]
     tar_index = TarIndex(tars.storage, tar_layout(entries), path=tars.path, loaded=loaded)
-    return TarSamples(storage=tars.storage, index=tar_index, complete=is_complete, damaged=tuple(damaged))
+    return UnpreparedDataset(tars, tar_index, complete=is_complete, damaged=tuple(damaged))
 
 
 def scan_tars(
     tars: TarFolder, *, workers: int = 1, on_progress: Callable[[int, int], None] | None = None
-) -> TarSamples:
+) -> UnpreparedDataset:
     """Scan the headers of all shards.
 
     Args:
@@ -135,9 +134,9 @@ def scan_tars(
             if on_progress is not None:
                 on_progress(len(found), len(tars.shards))
     in_order = [found[number] for number in range(len(tars.shards))]
-    return TarSamples(
-        storage=tars.storage,
-        index=join_summaries(tars, [each for each in in_order if isinstance(each, ShardSummary)]),
+    return UnpreparedDataset(
+        tars,
+        join_summaries(tars, [each for each in in_order if isinstance(each, ShardSummary)]),
         complete=True,
         damaged=tuple(each for each in in_order if isinstance(each, EnergonError)),
     )

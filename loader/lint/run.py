@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from ...accounting.part_sets import PartSets
-from ...errors import ConfigError, EnergonError, FormatError, StorageError
-from ..dataset_folder import DatasetFolder
-from ..documents.dataset_config import DatasetConfig
-from ..documents.messages import nearest_hint
-from ..index.layout import ShardEntry
-from ..nv_meta import INDEX_SQLITE
+from ..accounting.part_sets import PartSets
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..errors import ConfigError, EnergonError, FormatError, StorageError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.documents.messages import nearest_hint
+from ..format.index.layout import ShardEntry
+from ..format.nv_meta import INDEX_SQLITE
 from .metadata import (
     check_config,
     check_duplicate_keys,
@@ -59,11 +61,13 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
     lint = _Lint(plan, on_progress)
     unknown: ConfigError | None = None
     try:
-        dataset = DatasetFolder(
-            plan.path,
-            split_config=plan.split_config,
-            dataset_config=plan.dataset_config,
-            meta_folder=plan.meta_folder,
+        dataset = folder_at(
+            DatasetRef(
+                plan.path,
+                split_config=plan.split_config,
+                dataset_config=plan.dataset_config,
+                meta_folder=plan.meta_folder,
+            )
         )
         dataset.storage.list_once("")
         unknown = _unknown_parts(dataset, plan.split_parts or ())
@@ -104,7 +108,7 @@ class _Lint(RunningLint):
         """Return the sort key of a finding in the report."""
         return self._numbers.get(finding.shard or "", -1), finding.offset or 0, finding.code
 
-    def check(self, dataset: DatasetFolder) -> None:
+    def check(self, dataset: Dataset) -> None:
         """Check the metadata, then the headers of all shards, then the samples of shards with correct headers."""
         plan = self._plan
         self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
@@ -132,7 +136,7 @@ class _Lint(RunningLint):
             self.samples = sum(shard.samples for shard in fresh)
             self._run(checker, DecodeTasks(fresh), self.samples)
 
-    def _check_records(self, dataset: DatasetFolder) -> None:
+    def _check_records(self, dataset: Dataset) -> None:
         """Check the metadata, and each file of numbered samples."""
         plan = self._plan
         self.add([*check_left_files(dataset)])
@@ -168,7 +172,7 @@ class _Lint(RunningLint):
             if total:
                 self.report(done, total, "shards" if samples is None else "samples")
 
-    def _sample_check(self, dataset: DatasetFolder) -> SampleCheck | None:
+    def _sample_check(self, dataset: Dataset) -> SampleCheck | None:
         """Return the check that decodes samples; what it cannot check is a finding."""
         plan = self._plan
         if plan.level != "decode" or plan.make_sample_check is None:  # a plan for level decode has one
@@ -180,14 +184,14 @@ class _Lint(RunningLint):
         return check
 
 
-def _readable_config(dataset: DatasetFolder) -> DatasetConfig | None:
+def _readable_config(dataset: Dataset) -> DatasetConfig | None:
     try:
         return dataset.config
     except ConfigError:
         return None  # reported by check_config
 
 
-def _shards_to_check(dataset: DatasetFolder, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
+def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
     """Return the shards to check: all that are not excluded, or only those of some split parts.
 
     Without a readable split, split parts have no shards.
@@ -204,7 +208,7 @@ def _shards_to_check(dataset: DatasetFolder, split_parts: tuple[str, ...] | None
     return [shard for shard in shards if shard.name in chosen]
 
 
-def _unknown_parts(dataset: DatasetFolder, names: Sequence[str]) -> ConfigError | None:
+def _unknown_parts(dataset: Dataset, names: Sequence[str]) -> ConfigError | None:
     """Return an error for unknown names of split parts.
 
     Returns:

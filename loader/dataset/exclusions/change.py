@@ -14,14 +14,14 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import ConfigError
+from ...format.documents.next_command import split_hint
+from ...format.documents.split_config import SplitConfig, format_split_config, parse_split_config
+from ...format.filters.build import build_filter_index
+from ...format.filters.files import FilterFiles
+from ...format.nv_meta import FOLDER
 from ...storage import RemoteStorage, Storage
-from ..dataset_folder import DatasetFolder
-from ..documents.next_command import split_hint
-from ..documents.split_config import SplitConfig, format_split_config, parse_split_config
-from ..filters.build import build_filter_index
-from ..filters.files import FilterFiles
-from ..nv_meta import FOLDER
-from ..single_file import SingleFile
+from ..dataset import Dataset
+from ..records import SingleFile
 from .journal import Exclusion, ExclusionFiles, encode_journal
 
 _MAX_NAMES = 100_000  # in a split file, which is parsed whenever the dataset is opened
@@ -44,7 +44,7 @@ class ExclusionPlan:
     filter: str | None
 
 
-def plan_exclusion(folder: DatasetFolder, samples: IntArray, *, filter_name: str | None = None) -> ExclusionPlan:
+def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | None = None) -> ExclusionPlan:
     """Return what an exclusion would change.
 
     Args:
@@ -91,7 +91,7 @@ def plan_exclusion(folder: DatasetFolder, samples: IntArray, *, filter_name: str
     return plan
 
 
-def included_samples(folder: DatasetFolder, filter_name: str | None = None) -> IntArray:
+def included_samples(folder: Dataset, filter_name: str | None = None) -> IntArray:
     """Return the numbers of the samples that are not excluded, ascending.
 
     Args:
@@ -111,7 +111,7 @@ def included_samples(folder: DatasetFolder, filter_name: str | None = None) -> I
 
 
 def exclude_samples(
-    folder: DatasetFolder, plan: ExclusionPlan, *, reason: str, shards: Sequence[str] = (), group: str = ""
+    folder: Dataset, plan: ExclusionPlan, *, reason: str, shards: Sequence[str] = (), group: str = ""
 ) -> Exclusion | None:
     """Carry out an exclusion; return its entry in the journal, or None if nothing was to change.
 
@@ -149,7 +149,7 @@ def exclude_samples(
 
 
 def exclude_names(
-    folder: DatasetFolder, names: Sequence[str], *, reason: str, samples: int | None = None, group: str = ""
+    folder: Dataset, names: Sequence[str], *, reason: str, samples: int | None = None, group: str = ""
 ) -> Exclusion | None:
     """Add samples or shards to ``exclude`` in a dataset's split file, after copying it to ``….bak``.
 
@@ -191,7 +191,7 @@ def exclude_names(
     return entry
 
 
-def undo_exclusion(folder: DatasetFolder) -> Exclusion | None:
+def undo_exclusion(folder: Dataset) -> Exclusion | None:
     """Undo the last exclusion of the journal, and return it; None if there is none.
 
     Entries that others have removed from the split file meanwhile stay removed.
@@ -281,7 +281,7 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-def _meta_folder(folder: DatasetFolder) -> str | None:
+def _meta_folder(folder: Dataset) -> str | None:
     """Return the folder that is used instead of ``.nv-meta``; None for ``.nv-meta`` and for a single file."""
     if isinstance(folder, SingleFile):
         return None

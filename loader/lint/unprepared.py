@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...cached_property import cached_property
-from ...errors import EnergonError, FormatError
-from ...storage import FileInfo, Storage
-from ..index.layout import Layout
-from ..index.shard_index import index_shard
-from ..prepare.shards import compressed_warning
-from ..unprepared.scan import ShardSummary, join_summaries, summarize_shard
-from ..unprepared.tar_folder import TarFolder
-from ..unprepared.tar_index import TarIndex
+from ..cached_property import cached_property
+from ..dataset.unprepared.scan import ShardSummary, join_summaries, summarize_shard
+from ..dataset.unprepared.tar_folder import TarFolder
+from ..dataset.unprepared.tar_index import TarIndex
+from ..errors import EnergonError, FormatError
+from ..format.index.layout import Layout
+from ..format.index.shard_index import index_shard
+from ..format.prepare.shards import compressed_warning
+from ..storage import FileInfo, Storage
 from .metadata import check_duplicate_keys, check_part_names, unreadable_dataset
 from .report import CheckedTask, Finding, LintProgress, LintReport, SampleCheck, take_pictures
 from .running import RunningLint

@@ -9,11 +9,11 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting.large_parts import CHECKED_JSON_BYTES
-from ...errors import FormatError, StorageError
-from ...storage import ReadableFile, Storage
-from ..jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
-from ..jsonl.lines import BYTE_ORDER_MARK, LineBlock, line_blocks
+from ..accounting.large_parts import CHECKED_JSON_BYTES
+from ..errors import FormatError, StorageError
+from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
+from ..format.jsonl.lines import BYTE_ORDER_MARK, LineBlock, line_blocks
+from ..storage import ReadableFile, Storage
 from .report import Finding, LintProgress, LintReport
 
 _OFFSETS_AT_ONCE = 1 << 20

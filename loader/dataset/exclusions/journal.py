@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import msgspec
 
 from ...errors import FormatError
+from ...format.filters.files import FilterFiles, filter_names
+from ...format.nv_meta import FOLDER, LOCK, is_filter_name
 from ...storage import LocalStorage, Storage, read_document
-from ..dataset_folder import DatasetFolder
-from ..filters.files import FilterFiles, filter_names
-from ..nv_meta import FOLDER, LOCK, is_filter_name
-from ..single_file import SingleFile
+from ..dataset import Dataset
+from ..records import SingleFile
 
 EXCLUDE_JSON = f"{FOLDER}/exclude.json"
 
@@ -66,7 +66,7 @@ class ExclusionFiles:
     file: str | None
 
     @classmethod
-    def of(cls, folder: DatasetFolder) -> ExclusionFiles:
+    def of(cls, folder: Dataset) -> ExclusionFiles:
         """Return the files of a dataset."""
         return cls(storage=folder.storage, file=folder.file if isinstance(folder, SingleFile) else None)
 

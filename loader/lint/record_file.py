@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
-from ...errors import EnergonError, FormatError
-from ...storage import Storage
-from ..binidx.token_file import TokenFile
-from ..documents.providers import format_of
+from ..errors import EnergonError, FormatError
+from ..format.binidx.token_file import TokenFile
+from ..format.documents.providers import format_of
+from ..storage import Storage
 from .jsonl import lint_jsonl
 from .report import Finding, LintProgress, LintReport
 
@@ -111,9 +111,9 @@ def _check_documents(file: TokenFile, total: int) -> Iterator[Step]:
 
 def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Generator[Step, None, int]:
     """Check the footer of a Parquet file, and decode each row group; return the number of rows."""
-    from ..parquet.row_cache import CACHED_BYTES
-    from ..parquet.row_file import RowFile
-    from ..parquet.row_groups import RowGroups
+    from ..format.parquet.row_cache import CACHED_BYTES
+    from ..format.parquet.row_file import RowFile
+    from ..format.parquet.row_groups import RowGroups
 
     try:
         file = RowFile(storage, name)

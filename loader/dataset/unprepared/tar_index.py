@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting.part_sets import PartSets
+from ...format.index.dataset_index import PartLocation
+from ...format.index.keys import hash_key
+from ...format.index.layout import LAYOUT_VERSION, Layout, PartStats, SampleIndex, ShardEntry
+from ...format.index.shard_index import ShardIndex, index_shard
+from ...format.tar.names import decode_name, encode_name
 from ...storage import Storage
-from ..index.dataset_index import PartLocation
-from ..index.keys import hash_key
-from ..index.layout import LAYOUT_VERSION, Layout, PartStats, SampleIndex, ShardEntry
-from ..index.shard_index import ShardIndex, index_shard
-from ..tar.names import decode_name, encode_name
 
 _MAX_LOADED = 16  # shards whose parts are kept in memory
 

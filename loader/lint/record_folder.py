@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ...accounting.large_parts import LargePart
-from ...cached_property import cached_property
-from ...errors import ConfigError, EnergonError, FormatError
-from ..dataset_folder import DatasetFolder
-from ..documents.dataset_config import DatasetConfig
-from ..index.layout import ShardEntry
-from ..jsonl.lines import LineBlock
-from ..records.record_file import RecordFile, RecordReader, open_record_file
+from ..accounting.large_parts import LargePart
+from ..cached_property import cached_property
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..errors import ConfigError, EnergonError, FormatError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.index.layout import ShardEntry
+from ..format.jsonl.lines import LineBlock
+from ..format.records.record_file import RecordFile, RecordReader, open_record_file
 from .record_file import lint_record_file
 from .report import Finding, SampleCheck
 from .shard import required_parts
@@ -48,8 +50,8 @@ class RecordShardLint:
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @cached_property
-    def _dataset(self) -> DatasetFolder:
-        return DatasetFolder(self.path, split_config=self.split_config, meta_folder=self.meta_folder)
+    def _dataset(self) -> Dataset:
+        return folder_at(DatasetRef(self.path, split_config=self.split_config, meta_folder=self.meta_folder))
 
     def __call__(self, shard: ShardEntry) -> list[Finding]:
         """Return the findings of a file."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...accounting.part_sets import PartSets
-from ...errors import ConfigError
-from ..documents.dataset_config import DatasetConfig
-from ..documents.messages import did_you_mean
-from ..nv_meta import DATASET_YAML, SPLIT_YAML
+from ..accounting.part_sets import PartSets
+from ..errors import ConfigError
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.documents.messages import did_you_mean
+from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 
 LEVELS = ("headers", "bytes", "decode")
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError
-from ..documents.value_name import value_name_end
+from ...format.documents.value_name import value_name_end
 
 _MAX_CHARACTERS = 10_000
 _WORD = re.compile(

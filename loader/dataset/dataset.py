@@ -1,112 +1,185 @@
-"""Open a prepared dataset for reading."""
+"""A dataset on disk: samples by number, each with named parts."""
 
 from __future__ import annotations
 
-import os
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..cached_property import cached_property
-from ..errors import ConfigError, StorageError
-from ..storage import LocalStorage, ReadableFile, Storage, missing_folder, open_storage, read_document
-from .columns.column_files import column_names
-from .documents.dataset_config import DatasetConfig, parse_dataset_config
-from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
-from .documents.load_request import ALL_PARTS
-from .documents.messages import nearest_hint
-from .documents.next_command import command_for_folder, fault_of_file, quoted, split_hint
-from .documents.providers import SHARD_SUFFIXES, record_format
-from .documents.split_config import SplitConfig, split_sample_name
-from .filters.files import FilterFiles, filter_names
-from .filters.rows import FilteredShard, FilterRows, open_filter
-from .index.current import current_index, index_folders, prefetch_documents
-from .index.dataset_index import DatasetIndex
-from .index.fresh_shard import open_fresh_shard
-from .index.layout import ROW_COLUMNS, SampleIndex
-from .index.object_commit import read_committed_documents
-from .index.sample_bytes import read_sample
-from .nv_meta import (
+from ..errors import ConfigError
+from ..format.columns.column_files import column_names
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_config import DatasetConfig, parse_dataset_config
+from ..format.documents.dataset_files import current_split_file, read_split_config
+from ..format.documents.load_request import ALL_PARTS
+from ..format.documents.messages import nearest_hint
+from ..format.documents.next_command import split_hint
+from ..format.documents.providers import SHARD_SUFFIXES
+from ..format.documents.split_config import SplitConfig, split_sample_name
+from ..format.filters.files import FilterFiles, filter_names
+from ..format.filters.rows import FilteredShard, FilterRows, open_filter
+from ..format.index.dataset_index import DatasetIndex
+from ..format.index.layout import SampleIndex, ShardEntry
+from ..format.nv_meta import (
     DATASET_YAML,
     FOLDER,
-    INDEX_FOLDER,
     SPLIT_YAML,
-    open_dataset_storage,
 )
-from .records.folder_index import RecordIndex, open_record_index
-from .records.record_file import read_record
-from .unfinished import check_finished
+from ..format.records.folder_index import RecordIndex
+from ..storage import FileInfo, LocalStorage, ReadableFile, Storage, read_document
+from .open_files import OpenFiles
 
 _MAX_LISTINGS = 5  # of a dataset that is being prepared
 
 
-class DatasetFolder:
-    """A folder of shards with its ``.nv-meta``. Opening reads one small file; other files are read at their first use.
+class PartPlace(NamedTuple):
+    """The location of a part.
+
+    Attributes:
+        name: Name of the part.
+        size_bytes: Its size.
+        offset: Offset of its bytes in the shard; None for a value of a JSONL, token or Parquet file.
+    """
+
+    name: str
+    size_bytes: int
+    offset: int | None
+
+
+class Dataset(ABC):
+    """Samples by number, each with named parts; :func:`~.opening.dataset_at` opens one.
+
+    Opening reads one small file; other files are read at their first use. Threads may read bytes at the same time.
 
     Args:
-        path: Path of the folder.
-        split_config: Name of the split file in ``.nv-meta``, unless ``dataset.yaml`` names one.
-        dataset_config: Name of the dataset file in ``.nv-meta``.
-        meta_folder: Folder to use instead of ``.nv-meta``.
+        ref: What to open.
+        storage: The folder of the shards.
+        shard_counts: The shards in order, with their numbers of samples.
         reads_samples: The index is read sample by sample: its columns are mapped at their first use, and those of a
             remote dataset are fetched at once.
-
-    Raises:
-        StorageError: The folder is missing, or not prepared.
-        ConfigError: ``.info.json`` is invalid.
+        rechecks: Compare a shard on this machine with the index again whenever the file has changed.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        ref: DatasetRef,
+        storage: Storage,
+        shard_counts: dict[str, int],
         *,
-        split_config: str = SPLIT_YAML,
-        dataset_config: str = DATASET_YAML,
-        meta_folder: str | os.PathLike[str] | None = None,
         reads_samples: bool = False,
+        rechecks: bool = False,
     ) -> None:
-        self.storage: Storage = open_storage(path) if meta_folder is None else open_dataset_storage(path, meta_folder)
-        self.path = self.storage.path("")
-        self._requested_split = split_config
-        self._config_name = dataset_config
+        self.ref = ref
+        self.storage = storage
+        self.path = storage.path("")
+        self.shard_counts = shard_counts
+        self.files = OpenFiles()
+        """The open shards."""
         self._reads_samples = reads_samples
-        self._prefetch(with_index=reads_samples)
-        counts = read_shard_info(self.storage)
-        if counts is None:
-            if not self.storage.exists(""):
-                raise missing_folder(self.storage)
-            check_finished(self.storage)
-            fault = fault_of_file(self.path)
-            if fault is not None:
-                raise StorageError(fault[0], path=self.path, hint=fault[1])
-            flag = "" if meta_folder is None else f" --meta-folder {quoted(os.fspath(meta_folder))}"
-            where = ".nv-meta/.info.json" if meta_folder is None else f".info.json in {self.meta_folder}"
-            raise StorageError(
-                f"this folder is no prepared dataset: it has no {where}",
-                path=self.path,
-                hint=command_for_folder(os.fspath(path), option=flag),
-            )
-        self.shard_counts: dict[str, int] = counts
-        """The shards in order, with their numbers of samples."""
-        self._open_shard: tuple[str, ReadableFile] | None = None
+        self._rechecks = rechecks and isinstance(storage, LocalStorage)
+        self._checked: dict[str, FileInfo] = {}
 
-    def _prefetch(self, *, with_index: bool) -> None:
-        """Fetch the documents of a remote dataset at the same time; all again if a prepare commits meanwhile."""
-        if isinstance(self.storage, LocalStorage):
-            return
-        for _ in range(_MAX_LISTINGS):
-            self.storage.list_once(FOLDER)
-            read_committed_documents(self.storage)
-            prefetch_documents(self.storage, [self._config_name, self._requested_split])
-            if with_index and self.storage.checks_versions:
-                for uuid in index_folders(self.storage)[:1]:
-                    self.storage.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])
-            if self.storage.settle_prefetched():
-                break
+    def __len__(self) -> int:
+        """Return the number of samples in the index, excluded ones included."""
+        return len(self.index)
+
+    # ---------------------------------------------------------------------------------------------------- samples
+
+    @property
+    @abstractmethod
+    def index(self) -> SampleIndex:
+        """The index of all samples."""
+
+    @property
+    def tar_index(self) -> DatasetIndex:
+        """The index of tar shards, with parts and keys; built at the first use if another tool prepared the dataset.
+
+        Raises:
+            ConfigError: The shards are not tar files.
+            FormatError: The index is damaged.
+        """
+        raise ConfigError(
+            f"expected a dataset of tar shards, found one of {self.format} files, whose samples have no "
+            "names to look up",
+            at=self.path,
+            hint="mix this dataset with others by a blend; for joins and auxiliary stores, pack it into tar shards",
+        )
+
+    @property
+    def records(self) -> RecordIndex | None:
+        """The index of JSONL, token or Parquet files; None if the shards are tar files."""
+        return None
+
+    @property
+    @abstractmethod
+    def format(self) -> str:
+        """Format of the shards: ``"webdataset"``, ``"jsonl"``, ``"binidx"`` or ``"parquet"``."""
+
+    @abstractmethod
+    def parts(self, sample: int) -> list[PartPlace]:
+        """Return the parts of a sample in their order in the shard; those of tar shards without reading their bytes.
+
+        Raises:
+            FormatError: The index or the sample's line or row is damaged.
+        """
+
+    @abstractmethod
+    def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
+        """Read the bytes ``[start, stop)`` of a part; fewer at its end.
+
+        Raises:
+            KeyError: The sample has no such part.
+            FormatError: The shard has changed since it was indexed, or is damaged.
+            StorageError: The shard is missing or cannot be read.
+        """
+
+    @abstractmethod
+    def read_parts(
+        self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
+    ) -> dict[str, Any]:
+        """Read the parts of one sample.
+
+        Args:
+            sample: Number of the sample in the index.
+            names: Names of the parts to read; None for all.
+            max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
+
+        Returns:
+            Part name → bytes, in the order in the shard; the values of a row's columns for Parquet files.
+
+        Raises:
+            FormatError: The shard is not the indexed one, or ends within a part.
+        """
+
+    @abstractmethod
+    def open_shard(self, shard: ShardEntry) -> ReadableFile:
+        """Open a shard, and check that it has not changed since it was indexed.
+
+        Raises:
+            FormatError: It has changed.
+            StorageError: It is missing or cannot be read.
+        """
+
+    def open_file(self, shard: ShardEntry) -> ReadableFile:
+        """Return an open shard; open it if necessary."""
+        if self._rechecks:
+            now = self.storage.stat(shard.name)
+            if self._checked.setdefault(shard.name, now) != now:
+                self._checked[shard.name] = now
+                self.files.drop(shard.name)
+        return self.files.find(shard.name) or self.files.add(shard.name, self.open_shard(shard))
+
+    def close(self) -> None:
+        """Close all shards; a shard that another thread reads is closed after that."""
+        self.files.close()
+
+    # -------------------------------------------------------------------------------------------------- documents
 
     @property
     def meta_folder(self) -> str:
@@ -117,14 +190,14 @@ class DatasetFolder:
     def _split_name(self) -> str:
         document = self._config_document
         named = self.config and self.config.split_config if document and b"split_config" in document else None
-        if named and self._requested_split not in (SPLIT_YAML, named):
+        if named and self.ref.split_file not in (SPLIT_YAML, named):
             warnings.warn(
-                f"split_config={self._requested_split!r} has no effect: "
-                f"{self.storage.path(f'{FOLDER}/{self._config_name}')} names {named!r}",
+                f"split_config={self.ref.split_file!r} has no effect: "
+                f"{self.storage.path(f'{FOLDER}/{self.ref.dataset_file}')} names {named!r}",
                 UserWarning,
                 stacklevel=2,
             )
-        return named or self._requested_split
+        return named or self.ref.split_file
 
     @property
     def split(self) -> SplitConfig | None:
@@ -200,10 +273,10 @@ class DatasetFolder:
         """
         document = self._config_document
         if document is None:
-            if self._config_name != DATASET_YAML:
-                raise self._missing(self._config_name)
+            if self.ref.dataset_file != DATASET_YAML:
+                raise self._missing(self.ref.dataset_file)
             return None
-        path = self.storage.path(f"{FOLDER}/{self._config_name}")
+        path = self.storage.path(f"{FOLDER}/{self.ref.dataset_file}")
         config = parse_dataset_config(document.decode("utf-8", "replace"), file=path)
         if config.field_map is None or not config.field_map.needs_parts:
             return config
@@ -212,83 +285,11 @@ class DatasetFolder:
 
     @cached_property
     def _config_document(self) -> bytes | None:
-        file = f"{FOLDER}/{self._config_name}"
+        file = f"{FOLDER}/{self.ref.dataset_file}"
         return read_document(self.storage, file, is_short=True) if self.storage.exists(file) else None
 
     def _missing(self, name: str) -> ConfigError:
         return ConfigError("there is no such file", file=self.storage.path(f"{FOLDER}/{name}"), hint="check its name")
-
-    @property
-    def index(self) -> SampleIndex:
-        """The index of all samples."""
-        return self.tar_index if self.records is None else self.records
-
-    @cached_property
-    def records(self) -> RecordIndex | None:
-        """The index of a folder of JSONL or Parquet files; None if the shards are tar files."""
-        if record_format(next(iter(self.shard_counts), "")) is None:
-            return None
-        return open_record_index(self.storage, self.shard_counts)
-
-    @cached_property
-    def tar_index(self) -> DatasetIndex:
-        """The index of tar shards, with parts and keys; built at the first use if another tool prepared the dataset.
-
-        Raises:
-            ConfigError: The shards are not tar files.
-            FormatError: The index is damaged.
-        """
-        if self.records is not None:
-            raise ConfigError(
-                f"expected a dataset of tar shards, found one of {self.records.format} files, whose samples have no "
-                "names to look up",
-                at=self.path,
-                hint="mix this dataset with others by a blend; for joins and auxiliary stores, pack it into tar shards",
-            )
-        found = current_index(self.storage, self.shard_counts)
-        if found is not None:
-            found.check_sizes() if self._reads_samples else found.check()
-            return found
-        from .compat.foreign_index import build_foreign_index  # loads SQLite, which few datasets need
-
-        return build_foreign_index(self.storage, self.shard_counts)
-
-    def read_parts(
-        self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
-    ) -> dict[str, Any]:
-        """Read the parts of one sample.
-
-        Args:
-            sample: Number of the sample in the index.
-            names: Names of the parts to read; None for all.
-            max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
-
-        Returns:
-            Part name → bytes, in the order in the shard; the values of a row's columns for Parquet files.
-
-        Raises:
-            FormatError: The shard is not the indexed one, or ends within a part.
-        """
-        shard, records = self.index.shard_of(sample), self.records
-        if self._open_shard is None or self._open_shard[0] != shard.name:
-            self.close()
-            if records is None:
-                file = open_fresh_shard(self.storage, self.tar_index, shard)
-            else:
-                file = records.file(records.place(sample)[0]).open()
-            self._open_shard = (shard.name, file)
-        file = self._open_shard[1]
-        if records is not None:
-            place, within = records.place(sample)
-            parts = read_record(records.file(place), file, within, max_json_bytes=max_json_bytes)
-            return {name: value for name, value in parts.items() if names is None or name in names}
-        return read_sample(
-            file,
-            self.tar_index.parts(sample),
-            shard=self.storage.path(shard.name),
-            names=names,
-            max_json_bytes=max_json_bytes,
-        )
 
     def excluded_samples(self) -> npt.NDArray[np.int64]:
         """Return the numbers of all samples that the split excludes, ascending.
@@ -419,12 +420,6 @@ class DatasetFolder:
         first = {shard.name: shard.first_sample for shard in self.index.shards}
         shards = [FilteredShard(shard, samples, first.get(shard, 0)) for shard, samples in self.shard_counts.items()]
         return open_filter(FilterFiles.of_dataset(self.storage, name), shards, available=filter_names(self.storage))
-
-    def close(self) -> None:
-        """Close the open shard."""
-        if self._open_shard is not None:
-            self._open_shard[1].close()
-            self._open_shard = None
 
 
 def _ends(numbers: range) -> tuple[int, int]:

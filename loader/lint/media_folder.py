@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 
-from ...errors import ConfigError, FormatError, StorageError
-from ...storage import Storage
-from ..media.extraction import BrokenMedia, FileRegion, extract_media
-from ..media.kind import MediaFilter, media_type_of_name
-from ..media.metadata import MediaMetadata, MediaMetadataReader
-from ..media.tables import read_media_filter
-from ..tar.names import split_member_name
+from ..errors import ConfigError, FormatError, StorageError
+from ..format.media.extraction import BrokenMedia, FileRegion, extract_media
+from ..format.media.kind import MediaFilter, media_type_of_name
+from ..format.media.metadata import MediaMetadata, MediaMetadataReader
+from ..format.media.tables import read_media_filter
+from ..format.tar.names import split_member_name
+from ..storage import Storage
 from .report import Finding, LintProgress, LintReport, SampleCheck, take_pictures
 from .samples import media_note
 

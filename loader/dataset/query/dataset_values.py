@@ -11,16 +11,16 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import ConfigError
-from ..columns.column import Column, open_column
-from ..columns.column_files import column_of
-from ..dataset_folder import DatasetFolder
-from ..documents.messages import did_you_mean, nearest_names
-from ..documents.value_name import INDEX_COLUMNS, ValueName, values_meant
-from ..nv_meta import FOLDER, TEMPORARY_INDEX
-from ..single_file import SingleFile
+from ...format.columns.column import Column, open_column
+from ...format.columns.column_files import column_of
+from ...format.documents.messages import did_you_mean, nearest_names
+from ...format.documents.value_name import INDEX_COLUMNS, ValueName, values_meant
+from ...format.nv_meta import FOLDER, TEMPORARY_INDEX
+from ..dataset import Dataset
+from ..records import SingleFile
 from .condition import Values
 
-Compute = Callable[[DatasetFolder, Sequence[ValueName], IntArray], Mapping[ValueName, Values]]
+Compute = Callable[[Dataset, Sequence[ValueName], IntArray], Mapping[ValueName, Values]]
 """Reads values of some samples of a dataset; each has as many as there are samples."""
 
 
@@ -28,7 +28,7 @@ class UnknownValueError(ConfigError):
     """No sample of a dataset has a value of this name."""
 
 
-def write_command(folder: DatasetFolder, names: Iterable[str]) -> str | None:
+def write_command(folder: Dataset, names: Iterable[str]) -> str | None:
     """Return the command that writes values of all samples as columns; None if columns cannot be written."""
     path, meta_folder = folder.path.rstrip("/"), folder.meta_folder
     if isinstance(folder, SingleFile) or os.path.basename(meta_folder).startswith(TEMPORARY_INDEX):
@@ -40,7 +40,7 @@ def write_command(folder: DatasetFolder, names: Iterable[str]) -> str | None:
 
 
 def column_or_values(
-    folder: DatasetFolder, text: str, columns: Collection[str] | None = None
+    folder: Dataset, text: str, columns: Collection[str] | None = None
 ) -> tuple[str | None, tuple[ValueName, ...]]:
     """Return the column that a name means, or the values of parts that it may mean; neither for an unknown name.
 
@@ -67,7 +67,7 @@ def column_or_values(
     return None, meant
 
 
-def is_indexed(folder: DatasetFolder, text: str) -> bool:
+def is_indexed(folder: Dataset, text: str) -> bool:
     """Return True if values of a name are in a column or in the index, so that no sample is read.
 
     Raises:
@@ -117,7 +117,7 @@ def _is_of_tokens(text: str) -> bool:
     return text.rpartition(".")[2] == "tokens"
 
 
-def no_column(folder: DatasetFolder, text: str, meant: Sequence[ValueName]) -> ConfigError:
+def no_column(folder: Dataset, text: str, meant: Sequence[ValueName]) -> ConfigError:
     """Return the error about a name that is no column, where values of parts are not read."""
     certain = [name for name in meant if not name.path]  # measured of all parts of such names
     if len(certain) > 1:
@@ -134,7 +134,7 @@ def no_column(folder: DatasetFolder, text: str, meant: Sequence[ValueName]) -> C
     return ConfigError(f"there is no column {text!r}{did_you_mean(text, every)}", at=folder.path, hint=hint)
 
 
-def _write_hint(folder: DatasetFolder, name: str) -> str:
+def _write_hint(folder: Dataset, name: str) -> str:
     command = write_command(folder, [name])
     return f"write it: {command}" if command else "columns need a prepared folder: run energon prepare on it"
 
@@ -157,7 +157,7 @@ class DatasetValues:
 
     def __init__(
         self,
-        folder: DatasetFolder,
+        folder: Dataset,
         names: Iterable[str],
         samples: IntArray,
         compute: Compute | None = None,

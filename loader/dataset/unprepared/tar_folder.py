@@ -6,13 +6,13 @@ import os
 from dataclasses import dataclass
 
 from ...errors import StorageError
+from ...format.documents.next_command import command_for_folder, quoted
+from ...format.documents.providers import is_tar_file
+from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
+from ...format.prepare.folder_content import count_text
+from ...format.prepare.shards import find_shards
+from ...format.unfinished import check_finished
 from ...storage import FileInfo, Storage, open_parent, open_storage
-from ..documents.next_command import command_for_folder, quoted
-from ..documents.providers import is_tar_file
-from ..nv_meta import FOLDER, INFO_JSON, INFO_YAML
-from ..prepare.folder_content import count_text
-from ..prepare.shards import find_shards
-from ..unfinished import check_finished
 
 
 def is_prepared(storage: Storage) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ...errors import ConfigError
-from ..dataset_folder import DatasetFolder
+from ..dataset import Dataset
 
 _MAX_SHOWN = 5
 
@@ -25,7 +25,7 @@ class KeyOrigin:
     path: str
     uuid: str | None
 
-    def is_of(self, folder: DatasetFolder) -> bool:
+    def is_of(self, folder: Dataset) -> bool:
         """Report whether a dataset is this one: at this path, or moved with its index. A join is any of its members."""
         if self.uuid is not None and folder.index.uuid == self.uuid:
             return True
@@ -45,7 +45,7 @@ def origin_of_row(row: Mapping[str, Any]) -> KeyOrigin | None:
     return KeyOrigin(path, uuid) if uuid is None or isinstance(uuid, str) else None
 
 
-def keys_of_folder(keys: Iterable[str], origins: KeyOrigins, folder: DatasetFolder) -> tuple[str, ...]:
+def keys_of_folder(keys: Iterable[str], origins: KeyOrigins, folder: Dataset) -> tuple[str, ...]:
     """Return the keys that are meant in a dataset: those of it, and those without an origin."""
     return tuple(key for key in keys if key not in origins or any(origin.is_of(folder) for origin in origins[key]))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from ..worker_pool import run_in_workers
+from ..format.worker_pool import run_in_workers
 from .report import CheckedTask, Finding, LintProgress, PictureCounts
 
 

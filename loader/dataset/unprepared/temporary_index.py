@@ -7,12 +7,12 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from ...format.documents.providers import is_tar_file
+from ...format.nv_meta import TEMPORARY_INDEX, open_dataset_storage
+from ...format.prepare.plan import PreparePlan, ProgressCallback
+from ...format.prepare.run import run_prepare
+from ...format.worker_pool import usable_cores
 from ...storage import open_parent
-from ..documents.providers import is_tar_file
-from ..nv_meta import TEMPORARY_INDEX, open_dataset_storage
-from ..prepare.plan import PreparePlan, ProgressCallback
-from ..prepare.run import run_prepare
-from ..worker_pool import usable_cores
 from .tar_folder import find_tars, is_unprepared
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ...accounting.large_parts import LargePart
-from ...errors import EnergonError, FormatError
-from ...storage import AscendingFile, ReadableFile, Storage
-from ..index.dataset_index import PartLocation
-from ..index.layout import ShardEntry
-from ..index.sample_bytes import read_sample
-from ..media.kind import media_type_of_name
+from ..accounting.large_parts import LargePart
+from ..errors import EnergonError, FormatError
+from ..format.index.dataset_index import PartLocation
+from ..format.index.layout import ShardEntry
+from ..format.index.sample_bytes import read_sample
+from ..format.media.kind import media_type_of_name
+from ..storage import AscendingFile, ReadableFile, Storage
 from .report import Finding, SampleCheck
 
 

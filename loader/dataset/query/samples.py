@@ -11,9 +11,9 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import ConfigError
-from ..dataset_folder import DatasetFolder
-from ..documents.messages import nearest_names
-from ..single_file import SingleFile
+from ...format.documents.messages import nearest_names
+from ..dataset import Dataset
+from ..records import SingleFile
 from .condition import Condition, Values
 from .dataset_values import Compute, DatasetValues, column_or_values, is_indexed
 from .key_origins import KeyOrigins, foreign_keys_error, keys_of_folder
@@ -50,7 +50,7 @@ class SampleQuery:
     compute: Compute | None = field(default=None, compare=False)
 
 
-def find_samples(folder: DatasetFolder, query: SampleQuery, *, within: range | None = None) -> IntArray:
+def find_samples(folder: Dataset, query: SampleQuery, *, within: range | None = None) -> IntArray:
     """Return the numbers of the chosen samples, ascending.
 
     Args:
@@ -91,7 +91,7 @@ def read_keys(lines: Iterable[str]) -> Iterator[str]:
             yield key
 
 
-def _of_parts(folder: DatasetFolder, query: SampleQuery, within: range) -> IntArray:
+def _of_parts(folder: Dataset, query: SampleQuery, within: range) -> IntArray:
     """Return the samples of the split parts that the filter of the query, and those of the parts, keep."""
     pieces = []
     for part in query.split_parts or (None,):
@@ -111,7 +111,7 @@ def _numbers(ranges: Iterable[range]) -> IntArray:
     return np.concatenate([np.empty(0, np.int64), *(np.arange(some.start, some.stop) for some in ranges)])
 
 
-def samples_of_keys(folder: DatasetFolder, keys: Iterable[str]) -> dict[str, Sequence[int]]:
+def samples_of_keys(folder: Dataset, keys: Iterable[str]) -> dict[str, Sequence[int]]:
     """Return the numbers of the samples that each key names; none for an unknown key.
 
     Args:
@@ -125,7 +125,7 @@ def samples_of_keys(folder: DatasetFolder, keys: Iterable[str]) -> dict[str, Seq
     }
 
 
-def _of_keys(folder: DatasetFolder, keys: Iterable[str]) -> IntArray:
+def _of_keys(folder: Dataset, keys: Iterable[str]) -> IntArray:
     found = samples_of_keys(folder, keys)
     unknown = [key for key, samples in found.items() if not samples]
     if unknown:
@@ -133,7 +133,7 @@ def _of_keys(folder: DatasetFolder, keys: Iterable[str]) -> IntArray:
     return np.unique(np.array([number for samples in found.values() for number in samples], np.int64))
 
 
-def unknown_names(folder: DatasetFolder, query: SampleQuery) -> list[str]:
+def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
     """Return what the condition of a query names and a dataset lacks: ``column 'width'``, ``part 'jpg'``.
 
     Raises:
@@ -165,7 +165,7 @@ class _Rows:
         return self._columns.size(part, self._samples)
 
 
-def unknown_key_error(folders: Sequence[DatasetFolder], keys: Sequence[str], *, at: str) -> ConfigError:
+def unknown_key_error(folders: Sequence[Dataset], keys: Sequence[str], *, at: str) -> ConfigError:
     """Return the error about keys that some datasets do not have. If it is one key of one dataset, a near one is named.
 
     Args:
@@ -185,7 +185,7 @@ def unknown_key_error(folders: Sequence[DatasetFolder], keys: Sequence[str], *, 
     )
 
 
-def _nearest_key(folder: DatasetFolder, key: str) -> str | None:
+def _nearest_key(folder: Dataset, key: str) -> str | None:
     """Return the most similar key of the shard that a key names, or of the first shards."""
     index = folder.index
     if isinstance(folder, SingleFile):

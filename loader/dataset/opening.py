@@ -1,0 +1,121 @@
+"""Open the dataset of a reference."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, cast
+
+from ..errors import ConfigError, StorageError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_files import read_shard_info
+from ..format.documents.next_command import command_for_folder, fault_of_file, quoted
+from ..format.documents.providers import data_path, is_metadataset, is_record_file, record_format
+from ..format.index.current import index_folders, prefetch_documents
+from ..format.index.layout import ROW_COLUMNS
+from ..format.index.object_commit import read_committed_documents
+from ..format.nv_meta import FOLDER, INDEX_FOLDER
+from ..format.unfinished import check_finished
+from ..storage import LocalStorage, Storage, missing_folder
+from .dataset import Dataset
+from .records import RecordDataset, SingleFile
+from .tar import TarDataset
+
+_MAX_LISTINGS = 5  # of a dataset that is being prepared
+
+
+def dataset_at(ref: DatasetRef | str | os.PathLike[str], **options: Any) -> Dataset:
+    """Open a prepared folder, or a single file of numbered samples.
+
+    Args:
+        ref: The folder or file; a path uses the documents of the default names.
+        **options: ``reads_samples`` and ``rechecks``, as in :class:`.Dataset`.
+
+    Raises:
+        ConfigError: The path is of a metadataset, or ``.info.json`` is invalid.
+        FormatError: The file is damaged, or its index is missing.
+        StorageError: The dataset is missing or not prepared.
+    """
+    ref = _as_ref(ref)
+    if is_metadataset(ref.path):
+        raise ConfigError(
+            "expected a dataset, found a metadataset",
+            at=ref.path,
+            hint=f"name one of its datasets, which are listed by: energon info {ref.path}",
+        )
+    return SingleFile(ref) if is_record_file(data_path(ref.path)) else folder_at(ref, **options)
+
+
+def folder_at(
+    ref: DatasetRef | str | os.PathLike[str], *, reads_samples: bool = False, rechecks: bool = False
+) -> Dataset:
+    """Open a prepared folder.
+
+    Args:
+        ref: The folder; a path uses the documents of the default names.
+        reads_samples: As in :class:`.Dataset`.
+        rechecks: As in :class:`.Dataset`.
+
+    Raises:
+        StorageError: The folder is missing, or not prepared.
+        ConfigError: ``.info.json`` is invalid.
+    """
+    ref = _as_ref(ref)
+    storage = ref.storage()
+    _prefetch(storage, ref, with_index=reads_samples)
+    counts = read_shard_info(storage)
+    if counts is None:
+        raise _not_prepared(storage, ref)
+    is_tar = record_format(next(iter(counts), "")) is None
+    return (TarDataset if is_tar else RecordDataset)(
+        ref, storage, counts, reads_samples=reads_samples, rechecks=rechecks
+    )
+
+
+def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:
+    """Open a prepared folder of tar shards, with its index.
+
+    Raises:
+        StorageError: The folder is missing, or not prepared.
+        ConfigError: ``.info.json`` is invalid, or the shards are not tar files.
+        FormatError: The index is damaged.
+    """
+    dataset = folder_at(ref)
+    _ = dataset.tar_index  # raises for other formats
+    return cast("TarDataset", dataset)
+
+
+def _as_ref(ref: DatasetRef | str | os.PathLike[str]) -> DatasetRef:
+    return ref if isinstance(ref, DatasetRef) else DatasetRef(os.fspath(ref))
+
+
+def _prefetch(storage: Storage, ref: DatasetRef, *, with_index: bool) -> None:
+    """Fetch the documents of a remote dataset at the same time; all again if a prepare commits meanwhile."""
+    if isinstance(storage, LocalStorage):
+        return
+    for _ in range(_MAX_LISTINGS):
+        storage.list_once(FOLDER)
+        read_committed_documents(storage)
+        prefetch_documents(storage, [ref.dataset_file, ref.split_file])
+        if with_index and storage.checks_versions:
+            for uuid in index_folders(storage)[:1]:
+                storage.prefetch_fixed([f"{INDEX_FOLDER}/{uuid}/{name}.npy" for name in ROW_COLUMNS])
+        if storage.settle_prefetched():
+            break
+
+
+def _not_prepared(storage: Storage, ref: DatasetRef) -> StorageError:
+    """Return the error for a folder without ``.info.json``, which names the command that helps."""
+    if not storage.exists(""):
+        return missing_folder(storage)
+    check_finished(storage)
+    path = storage.path("")
+    fault = fault_of_file(path)
+    if fault is not None:
+        return StorageError(fault[0], path=path, hint=fault[1])
+    flag = "" if ref.meta_folder is None else f" --meta-folder {quoted(ref.meta_folder)}"
+    where = ".nv-meta/.info.json" if ref.meta_folder is None else f".info.json in {storage.path(FOLDER)}"
+    return StorageError(
+        f"this folder is no prepared dataset: it has no {where}",
+        path=path,
+        hint=command_for_folder(ref.path, option=flag),
+    )

@@ -1,0 +1,89 @@
+"""Datasets of tar shards."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ..cached_property import cached_property
+from ..format.index.current import current_index
+from ..format.index.dataset_index import DatasetIndex, PartLocation
+from ..format.index.fresh_shard import open_fresh_shard
+from ..format.index.layout import ShardEntry
+from ..format.index.sample_bytes import read_sample
+from ..format.media.metadata import MediaMetadataReader
+from ..storage import ReadableFile
+from .dataset import Dataset, PartPlace
+
+
+class TarDataset(Dataset):
+    """A prepared folder of tar shards."""
+
+    format = "webdataset"
+
+    @property
+    def index(self) -> DatasetIndex:
+        """The index of all samples."""
+        return self.tar_index
+
+    @cached_property
+    def tar_index(self) -> DatasetIndex:
+        index = current_index(self.storage, self.shard_counts)
+        if index is not None:
+            index.check_sizes() if self._reads_samples else index.check()
+            return index
+        from ..format.compat.foreign_index import build_foreign_index  # loads SQLite, which few datasets need
+
+        return build_foreign_index(self.storage, self.shard_counts)
+
+    @cached_property
+    def media(self) -> MediaMetadataReader:
+        """Reader of the media metadata that ``energon prepare-media`` has collected."""
+        return MediaMetadataReader(self.storage)
+
+    def locations(self, sample: int) -> Sequence[PartLocation]:
+        """Return the byte ranges of a sample's parts, in their order in the shard.
+
+        Raises:
+            FormatError: The index is damaged.
+        """
+        return self.index.parts(sample)
+
+    def parts(self, sample: int) -> list[PartPlace]:
+        return [PartPlace(part.name, part.size_bytes, part.offset) for part in self.locations(sample)]
+
+    def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
+        location = next((one for one in self.locations(sample) if one.name == part), None)
+        if location is None:
+            raise KeyError(part)
+        return self.read_range(self.index.shard_of(sample), location, start, stop)
+
+    def read_range(self, shard: ShardEntry, part: PartLocation, start: int = 0, stop: int | None = None) -> bytes:
+        """Read the bytes ``[start, stop)`` of a part that is located; fewer at its end.
+
+        Raises:
+            FormatError: The shard has changed since it was indexed, or ends within the part.
+            StorageError: The shard is missing or cannot be read.
+        """
+        stop = part.size_bytes if stop is None else min(stop, part.size_bytes)
+        if start >= stop:
+            return b""
+        file = self.open_file(shard)
+        data = file.read_at(part.offset + start, stop - start)
+        if len(data) < stop - start:
+            read_sample(file, [part], shard=self.storage.path(shard.name))  # raises the error
+        return data
+
+    def read_parts(
+        self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
+    ) -> dict[str, bytes]:
+        shard = self.index.shard_of(sample)
+        return read_sample(
+            self.open_file(shard),
+            self.locations(sample),
+            shard=self.storage.path(shard.name),
+            names=names,
+            max_json_bytes=max_json_bytes,
+        )
+
+    def open_shard(self, shard: ShardEntry) -> ReadableFile:
+        return open_fresh_shard(self.storage, self.tar_index, shard)

@@ -1,0 +1,55 @@
+"""Name a dataset on disk: where it is, and which of its documents to use."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..storage import Storage, resolve_path
+from .nv_meta import DATASET_YAML, SPLIT_YAML, open_dataset_storage
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRef:
+    """A dataset on disk, and which of its documents to use.
+
+    Attributes:
+        path: Path or URL of a folder of shards, of a tar file, or of a JSONL, token or Parquet file.
+        split_config: Name of the split file in ``.nv-meta``; None for the default one.
+        dataset_config: Name of the dataset file in ``.nv-meta``; None for the default one.
+        meta_folder: Folder to use instead of ``.nv-meta``; None for ``.nv-meta``.
+        trust_code: Allow the dataset to run its code and to load pickles.
+    """
+
+    path: str
+    split_config: str | None = None
+    dataset_config: str | None = None
+    meta_folder: str | None = None
+    trust_code: bool = False
+
+    @classmethod
+    def at(
+        cls, path: str | os.PathLike[str], *, meta_folder: str | os.PathLike[str] | None = None, **choices: Any
+    ) -> DatasetRef:
+        """Return the reference of a path that a caller gives, which may be relative to the working directory."""
+        meta_folder = None if meta_folder is None else resolve_path(meta_folder)
+        return cls(resolve_path(path), meta_folder=meta_folder, **choices)
+
+    @property
+    def split_file(self) -> str:
+        """Name of the split file to use, unless ``dataset.yaml`` names another one."""
+        return self.split_config or SPLIT_YAML
+
+    @property
+    def dataset_file(self) -> str:
+        """Name of the dataset file to use."""
+        return self.dataset_config or DATASET_YAML
+
+    def storage(self) -> Storage:
+        """Open the folder of the shards; ``.nv-meta`` in it is the meta folder."""
+        return open_dataset_storage(self.path, self.meta_folder)
+
+    def moved(self, path: str, meta_folder: str | None = None) -> DatasetRef:
+        """Return a reference to another path, with the same names of documents."""
+        return replace(self, path=path, meta_folder=meta_folder)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from loader.dataset.dataset import Dataset
+    from loader.dataset import Dataset
     from loader.dataset.query import SampleQuery, Values
     from loader.format.documents import ValueName
 

@@ -2,9 +2,20 @@
 
 ==================  =================================================================================
 ``dataset.py``      a dataset: its documents, its samples by number, and the bytes of their parts
-``single_file.py``  a JSONL, token or Parquet file as a dataset
+``tar.py``          a folder of tar shards
+``records.py``      a folder of JSONL or Parquet files; a single JSONL, token or Parquet file
 ``unprepared/``     tar files without an index: scans, and their samples
+``opening.py``      the dataset of a reference
+``open_files.py``   the shards that stay open
 ``query/``          samples chosen by split part, keys, filters and conditions
 ``exclusions/``     samples excluded by the split file or a filter, and the journal to undo it
 ==================  =================================================================================
+
+The names are listed in ``__init__.pyi`` and imported on first use.
 """
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

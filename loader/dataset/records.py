@@ -88,11 +88,13 @@ class SingleFile(RecordDataset):
         super().__init__(ref, file.storage, {file.name: len(file)})
         self.path = file.storage.path(file.name)
         self.file = file.name
+        self._opened = file
 
     @cached_property
     def records(self) -> RecordIndex:
         layout = layout_of(self.storage, self.shard_counts)
-        return RecordIndex(self.storage, f"{zlib.crc32(repr(layout.shards).encode()):08x}", layout)
+        uuid = f"{zlib.crc32(repr(layout.shards).encode()):08x}"
+        return RecordIndex(self.storage, uuid, layout, files={0: self._opened})
 
     def column_names(self) -> list[str]:
         return []

@@ -1,4 +1,4 @@
-"""Read, write and check datasets of tar shards and their ``.nv-meta`` folder, without torch.
+"""Read and write the files of datasets and their ``.nv-meta`` folder, without torch.
 
 =====================  ================================================================================
 ``tar/``               tar headers, scans, member names, ``.tar.idx`` files
@@ -12,9 +12,6 @@
 ``compat/``            the files that megatron-energon reads and writes
 ``media/``             metadata of images, audio and video
 ``prepare/``           a folder of shards → a dataset
-``unprepared/``        tar files without an index: scans, and their samples
-``lint/``              the checks of ``energon lint``
-``dataset_folder.py``  a prepared dataset, opened for reading
 ``shard_content.py``   the samples of one file, without an index
 ``worker_pool.py``     a function over many items in worker processes
 ``nv_meta.py``         the names of the files in ``.nv-meta``

@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..dataset.dataset import Dataset
-from ..dataset.opening import folder_at
+from ..dataset.opening import dataset_at
+from ..dataset.records import SingleFile
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
 from ..format.nv_meta import open_dataset_storage
-from ..format.records.record_file import RecordReader, record_number
 from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
-from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_of_record, view_of_sample
+from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_of_sample
 from .selection import MixOrder, Selection
 from .text import format_bytes, format_count
 
@@ -35,13 +35,13 @@ class SampleViews(NamedTuple):
 
 
 def open_folder_views(request: PreviewRequest) -> SampleViews:
-    """View the samples of a prepared folder of shards.
+    """View the samples of a prepared folder of shards, or of a file of samples, whose numbers are their keys.
 
     Raises:
         ConfigError: The split part or key does not exist.
         StorageError: The dataset is missing or not prepared.
     """
-    dataset = folder_at(
+    dataset = dataset_at(
         DatasetRef(
             request.path,
             split_config=request.split_config,
@@ -81,6 +81,9 @@ def place_text(selection: Selection | MixOrder, place: int, *, shuffled: bool) -
 def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
     if request.key is not None:
         found = dataset.index.find(request.key)
+        if not found and isinstance(dataset, SingleFile):
+            there = f"keys are the numbers from 0 to {len(dataset) - 1}"
+            raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.path)
         if not found:
             raise ConfigError(
                 f"no sample has the key {request.key!r}",
@@ -92,37 +95,6 @@ def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
         return Selection([range(len(dataset.index))], seed=request.seed)
     ranges = [some for name in request.split_parts for some in dataset.runs_of_part(name)]
     return Selection(ranges, seed=request.seed)
-
-
-def open_record_views(request: PreviewRequest) -> SampleViews:
-    """View the samples of a single file; the number of a sample is its key.
-
-    Raises:
-        ConfigError: The key does not exist.
-        FormatError: The file is damaged, or not indexed.
-    """
-    from ..format.records.record_file import open_record_path
-
-    reader = RecordReader(open_record_path(request.path))
-    name = reader.file.name
-    if request.key is None:
-        selection = Selection([range(len(reader))], seed=request.seed)
-    else:
-        found = record_number(request.key, name, len(reader))
-        if found is None:
-            there = f"keys are the numbers from 0 to {len(reader) - 1}"
-            raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.path)
-        selection = Selection([range(found, found + 1)])
-
-    def view(place: int) -> SampleView:
-        number = selection[place]
-        title = place_of(number, len(reader))
-        if request.key is None:
-            title = place_text(selection, place, shuffled=request.seed is not None)
-        sample = view_of_record(reader, number, f"{name}/{number}   {title}", max_json_bytes=request.max_json_bytes)
-        return replace(sample, index=number)
-
-    return SampleViews(len(selection), view)
 
 
 def open_file_views(request: PreviewRequest) -> SampleViews:

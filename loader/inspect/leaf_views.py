@@ -10,13 +10,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..dataset.dataset import Dataset
-from ..dataset.opening import folder_at
+from ..dataset.opening import dataset_at
 from ..errors import EnergonError, TrustError
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
-from ..format.filters.rows import open_file_filter
-from ..format.records.record_file import RecordReader, open_record_path, record_number
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.joins.open_join import open_join
 from .fields import FieldView
@@ -27,7 +24,6 @@ from .sample_view import (
     describe_sample,
     make_build,
     untrusted_note,
-    view_of_record,
     view_of_sample,
 )
 from .selection import Selection
@@ -61,13 +57,11 @@ def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
     """
     if leaf.join is not None:
         return _Rows(leaf, leaf.join, request)
-    if is_record_file(leaf.path):
-        return _Records(leaf, request)
     return _Samples(leaf, request)
 
 
 def _open_folder(dataset: LeafPlan | JoinMember) -> Dataset:
-    return folder_at(
+    return dataset_at(
         DatasetRef(
             dataset.path,
             split_config=dataset.split_config,
@@ -78,7 +72,7 @@ def _open_folder(dataset: LeafPlan | JoinMember) -> Dataset:
 
 
 class _Samples:
-    """A split part of a prepared dataset; with a filter, its numbers are those of the filter's rows."""
+    """A split part of a dataset, or a file of samples; with a filter, its numbers are those of the filter's rows."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = _open_folder(leaf)
@@ -112,36 +106,6 @@ class _Samples:
         if self._filter is not None:
             number = int(self._filter.numbers(np.array([number]))[0])
         return view_of_sample(self._folder, number, title=title, build=self._build, max_json_bytes=self._limit)
-
-
-class _Records:
-    """The samples of a single file."""
-
-    def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
-        self._limit = request.max_json_bytes
-        file = open_record_path(leaf.path)
-        self._reader = RecordReader(file)
-        self._name = file.name
-        lines = len(self._reader)
-        self._filter = None if leaf.filter is None else open_file_filter(file.storage, file.name, leaf.filter, lines)
-        samples = lines if self._filter is None else len(self._filter)
-        self._start, self._stop = resolve_subset(leaf.subset, samples, at=leaf.path)
-
-    def __len__(self) -> int:
-        return self._stop - self._start
-
-    def find(self, key: str) -> Sequence[int]:
-        number = record_number(key, self._name, len(self._reader))
-        rows = [] if number is None else [number]
-        if self._filter is not None:
-            rows = self._filter.find(np.array(rows, np.int64)).tolist()
-        return [row - self._start for row in rows if self._start <= row < self._stop]
-
-    def view(self, index: int, title: str) -> SampleView:
-        number = self._start + index
-        if self._filter is not None:
-            number = int(self._filter.numbers(np.array([number]))[0])
-        return view_of_record(self._reader, number, f"{self._name}/{number}   {title}", max_json_bytes=self._limit)
 
 
 class _Rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ..accounting.kinds import TORCH
 from ..accounting.large_parts import SHOWN_JSON_BYTES
@@ -18,8 +18,6 @@ from .text import format_count
 
 if TYPE_CHECKING:
     from ..format.documents.dataset_config import DatasetConfig
-    from ..format.index.layout import SampleIndex
-    from ..format.records.record_file import RecordReader
     from ..samples.decoding.decoder import SampleDecoder
 
 _MAX_SHOWN_PIXELS = 1 << 26  # of which a tensor of floats takes 22 bytes each while it is made
@@ -154,22 +152,8 @@ def view_decoder(config: DatasetConfig | None) -> SampleDecoder:
     return ArrayDecoder(max_pixels=max_pixels) if shows else SampleDecoder(max_pixels=max_pixels)
 
 
-class SampleFolder(Protocol):
-    """A folder whose samples can be read by number: a dataset, or shards that are not prepared."""
-
-    @property
-    def index(self) -> SampleIndex:
-        """The keys of the samples."""
-
-    def read_parts(self, sample: int, *, max_json_bytes: int | None = None) -> dict[str, Any]:
-        """Read the parts of one sample."""
-
-    def is_excluded(self, sample: int) -> bool:
-        """Return True if the split excludes a sample."""
-
-
 def view_of_sample(
-    dataset: SampleFolder, number: int, *, title: str, build: Build | None, max_json_bytes: int | None
+    dataset: Dataset, number: int, *, title: str, build: Build | None, max_json_bytes: int | None
 ) -> SampleView:
     """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
 
@@ -207,16 +191,6 @@ def view_of_sample(
     return replace(found, fields=describe_sample(sample))
 
 
-def view_of_record(reader: RecordReader, number: int, title: str, *, max_json_bytes: int | None) -> SampleView:
-    """Read one sample of a single file and describe it."""
-    found = SampleView(title=title, fields=(), bare_key=str(number), shard=reader.file.name)
-    try:
-        parts = reader.read_parts(number, max_json_bytes=max_json_bytes)
-    except EnergonError as error:
-        return replace(found, fault=str(error))
-    return replace(found, fields=describe_parts(parts))
-
-
 def describe_parts(parts: Mapping[str, Any]) -> tuple[FieldView, ...]:
     """Describe the raw parts of a sample; parts that are values, as in Parquet files, by their type."""
     return tuple(
@@ -252,7 +226,7 @@ def untrusted_note(shown: str, error: TrustError) -> str:
     return f"{shown}, since --trust-code is not given: {error.message}{at}{hint}"
 
 
-def _is_excluded(dataset: SampleFolder, number: int) -> bool:
+def _is_excluded(dataset: Dataset, number: int) -> bool:
     """Return True if the split file excludes a sample."""
     try:
         return dataset.is_excluded(number)

@@ -13,7 +13,7 @@ from ..format.documents.providers import data_path, is_metadataset, is_record_fi
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import open_dataset_storage
 from ..storage import short_path
-from .folder_views import SampleViews, open_file_views, open_folder_views, open_record_views, place_text
+from .folder_views import SampleViews, open_file_views, open_folder_views, place_text
 from .sample_view import PreviewRequest, SampleView
 from .selection import MixOrder
 from .unprepared import open_tar_views
@@ -35,7 +35,7 @@ def open_views(request: PreviewRequest) -> SampleViews:
     if is_metadataset(request.path):
         return _open_mix(request)
     if is_record_file(request.path):
-        return open_record_views(request)
+        return open_folder_views(request)
     if is_tar_file(request.path):
         return open_tar_views(request)
     storage = open_dataset_storage(request.path, request.meta_folder)

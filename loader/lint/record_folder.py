@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +17,8 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.layout import ShardEntry
 from ..format.jsonl.lines import LineBlock
-from ..format.records.record_file import RecordFile, RecordReader, open_record_file
+from ..format.records.record_file import RecordFile, open_record_file, read_record
+from ..storage import ReadableFile
 from .record_file import lint_record_file
 from .report import Finding, SampleCheck
 from .shard import required_parts
@@ -99,11 +99,10 @@ class RecordShardLint:
             excluded = {}  # reported with the metadata
         file = open_record_file(self._dataset.storage, shard.name)
         check = value_check(file, check)
-        reader = RecordReader(file)
-        with closing(reader):
+        with file.open() as opened:
             for number in range(shard.samples):
                 if str(number) not in excluded.get(shard.name, ()):
-                    parts = reader.read_parts(number, max_json_bytes=_limit_of(check))
+                    parts = read_record(file, opened, number, max_json_bytes=_limit_of(check))
                     yield from _faults(parts, shard.name, number, check)
 
 
@@ -112,19 +111,20 @@ def value_check(file: RecordFile, check: SampleCheck) -> SampleCheck:
     return check if file.decodes else getattr(check, "check_values", _no_faults)
 
 
-def lint_record(reader: RecordReader, number: int, check: SampleCheck) -> Iterator[Finding]:
+def lint_record(file: RecordFile, opened: ReadableFile, number: int, check: SampleCheck) -> Iterator[Finding]:
     """Yield the findings about one sample of a file: that its line is no JSON object, or else those of a check.
 
     Args:
-        reader: The file.
+        file: The file.
+        opened: The same, open.
         number: Number of the sample in it.
         check: See :func:`value_check`.
     """
-    name = reader.file.name
+    name = file.name
     try:
-        parts = reader.read_parts(number, max_json_bytes=_limit_of(check))
-        if reader.file.decodes and not any(isinstance(data, LargePart) for data in parts.values()):
-            (offset,), _ = reader.file.spans(np.array([number]))
+        parts = read_record(file, opened, number, max_json_bytes=_limit_of(check))
+        if file.decodes and not any(isinstance(data, LargePart) for data in parts.values()):
+            (offset,), _ = file.spans(np.array([number]))
             for line in LineBlock(b"".join(parts.values()), int(offset), 0, name).examine():
                 if line.fault is not None:
                     code, expected = ("E403", "one JSON object") if line.is_utf8 else ("E404", "UTF-8")
@@ -132,7 +132,7 @@ def lint_record(reader: RecordReader, number: int, check: SampleCheck) -> Iterat
                     yield Finding(code=code, message=message, shard=name, key=str(number), offset=line.offset)
                     return
     except FormatError as error:
-        code = "E403" if reader.file.decodes else "E414"
+        code = "E403" if file.decodes else "E414"
         yield Finding(code=code, message=error.message, shard=name, key=str(number), offset=error.offset)
         return
     yield from _faults(parts, name, number, check)

@@ -8,9 +8,11 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from ..dataset.records import SingleFile
 from ..format.binidx.token_file import TOKENS
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path
-from ..format.records.record_file import RecordReader, open_record_path, record_number
+from ..format.records.record_file import record_number
 from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
 from .file_store import FileStore, MissingFileError
@@ -27,33 +29,32 @@ class _RecordFileStore(FileStore[T_co]):
     @renamed_parameters(jsonl_path="path")
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = data_path(os.fspath(path))
-        self._opened: RecordReader | None = None
+        self._opened: SingleFile | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_path": self._path, "_opened": None}
 
-    def _reader(self) -> RecordReader:
-        reader = self._opened
-        if reader is None:
-            reader = self._opened = RecordReader(open_record_path(self._path))
-        return reader
+    def _file(self) -> SingleFile:
+        if self._opened is None:
+            self._opened = SingleFile(DatasetRef(self._path))
+        return self._opened
 
     def __len__(self) -> int:
         """Return the number of samples."""
-        return len(self._reader())
+        return len(self._file())
 
     def _read(self, key: str | int) -> tuple[Any, SourceInfo]:
-        reader = self._reader()
-        name = reader.file.name
-        number = record_number(str(key).removesuffix(f".{self.part}"), name, len(reader))
+        opened = self._file()
+        name = opened.file
+        number = record_number(str(key).removesuffix(f".{self.part}"), name, len(opened))
         if number is None:
             raise MissingFileError(
-                f"there is no {self.samples} {key!r}; keys are the numbers from 0 to {len(reader) - 1:,}",
+                f"there is no {self.samples} {key!r}; keys are the numbers from 0 to {len(opened) - 1:,}",
                 key=str(key),
                 source=self._path,
             )
         source = SourceInfo(self._path, number, name, (f"{number}.{self.part}",))
-        return reader.read_parts(number)[self.part], source
+        return opened.read_parts(number)[self.part], source
 
     def get_path(self) -> str:
         return self._path

@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ...dataset.records import SingleFile
 from ...errors import ConfigError, EnergonError, FormatError, SampleError, StorageError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents import ImportWay, import_way
 from ...format.documents.messages import did_you_mean
-from ...format.records.record_file import RecordReader, open_record_path
+from ...format.records.record_file import open_record_path
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
@@ -224,11 +226,11 @@ class TokenSource(Source):
 class _TokenReader:
     def __init__(self, path: str) -> None:
         self._path = path
-        self._reader = RecordReader(open_record_path(path))
+        self._file = SingleFile(DatasetRef(path))
 
     def read(self, cell: CellRef) -> bytes:
         try:
-            parts = self._reader.read_parts(cell.row)
+            parts = self._file.read_parts(cell.row)
         except FormatError as error:
             raise SampleError(error.message, source=f"{self._path}, sequence {cell.row}") from error
         data = io.BytesIO()
@@ -236,4 +238,4 @@ class _TokenReader:
         return data.getvalue()
 
     def close(self) -> None:
-        self._reader.close()
+        self._file.close()

@@ -40,7 +40,7 @@ from ..jsonl.line_file import LINE
 from ..jsonl.lines import BYTE_ORDER_MARK
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
 from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_files
-from ..records.record_file import RecordReader, open_record_file
+from ..records.record_file import open_record_file, read_record
 from ..worker_pool import run_in_workers
 from .inputs import is_written, planned_files
 from .plan import PreparePlan, PrepareProgress, PrepareReport, ScanHow, SplitRequest
@@ -215,8 +215,8 @@ class RecordPrepare:
         file = RowFile(storage, shard.name)
         if max(file.group_bytes) > max_bytes:  # a row is read with its whole row group
             return {}
-        with closing(RecordReader(file)) as reader:
-            return reader.read_parts(sample - shard.first_sample)
+        with file.open() as opened:
+            return read_record(file, opened, sample - shard.first_sample)
 
     def commit(
         self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True

@@ -41,9 +41,18 @@ class RecordIndex(SampleIndex):
         uuid: Name of the index.
         layout: The files with their sizes and numbers of samples.
         part_sets: The table of part sets, if it is known.
+        files: Files that are open, by number.
     """
 
-    def __init__(self, storage: Storage, uuid: str, layout: Layout, *, part_sets: PartSets | None = None) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        uuid: str,
+        layout: Layout,
+        *,
+        part_sets: PartSets | None = None,
+        files: Mapping[int, RecordFile] | None = None,
+    ) -> None:
         super().__init__(uuid, layout, path=storage.path(f"{INDEX_FOLDER}/{uuid}"))
         self.format = record_format(layout.shards[0].name) if layout.shards else None
         others = [shard.name for shard in layout.shards if record_format(shard.name) != self.format]
@@ -55,7 +64,7 @@ class RecordIndex(SampleIndex):
             )
         self._storage = storage
         self._known_part_sets = part_sets
-        self._files: dict[int, RecordFile] = {}
+        self._files: dict[int, RecordFile] = dict(files or {})
         self._first = np.array(self._shard_starts, np.int64)
 
     @property

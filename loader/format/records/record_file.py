@@ -79,46 +79,21 @@ class RecordFile(Protocol):
         """Return bytes that differ for other samples; they are compared when a state is restored."""
 
 
-class RecordReader:
-    """Reads samples of a file in any order.
-
-    Args:
-        file: The file; it is opened at the first read.
-    """
-
-    def __init__(self, file: RecordFile) -> None:
-        self.file = file
-        self._open: ReadableFile | None = None
-
-    def __len__(self) -> int:
-        return len(self.file)
-
-    def read_parts(self, number: int, *, max_json_bytes: int | None = None) -> dict[str, Any]:
-        """Read the parts of one sample: bytes for a decoder, or final values.
-
-        Args:
-            number: Number of the sample.
-            max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
-
-        Raises:
-            FormatError: The file is damaged, or has changed.
-            StorageError: It cannot be read.
-        """
-        if self._open is None:
-            self._open = self.file.open()
-        return read_record(self.file, self._open, number, max_json_bytes=max_json_bytes)
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
-
-
 def read_record(
     file: RecordFile, opened: ReadableFile, number: int, *, max_json_bytes: int | None = None
 ) -> dict[str, Any]:
-    """Read the parts of one sample of an open file; see :meth:`RecordReader.read_parts`."""
+    """Read the parts of one sample of an open file: bytes for a decoder, or final values.
+
+    Args:
+        file: The file.
+        opened: The same, open.
+        number: Number of the sample.
+        max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
+
+    Raises:
+        FormatError: The file is damaged, or has changed.
+        StorageError: It cannot be read.
+    """
     if file.decodes and max_json_bytes is not None:
         (start,), (size_bytes,) = file.spans(np.array([number]))
         if size_bytes > max_json_bytes:

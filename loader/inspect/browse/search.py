@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
@@ -31,7 +30,6 @@ from ...dataset.query import (
 from ...errors import ConfigError, EnergonError
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.records.folder_index import RecordIndex
-from ...format.records.record_file import RecordReader
 from ...format.tar.names import encode_name
 from ...lint.record_folder import lint_record, value_check
 from ...lint.report import Finding
@@ -271,9 +269,9 @@ def _record_findings(records: RecordIndex, check: DecodeCheck, numbers: Sequence
     for shard, some in groupby(numbers, lambda number: records.place(number)[0]):
         file = records.file(shard)
         of_values = value_check(file, check)
-        with closing(RecordReader(file)) as reader:
+        with file.open() as opened:
             for number in some:
-                for one in lint_record(reader, records.place(number)[1], of_values):
+                for one in lint_record(file, opened, records.place(number)[1], of_values):
                     yield SampleFinding(number, one.code, one.part, one.message)
 
 

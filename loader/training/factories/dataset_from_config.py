@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
+from ...dataset.records import SingleFile
 from ...errors import ConfigError, EnergonError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
@@ -17,7 +18,7 @@ from ...format.documents.load_request import LoadRequest, resolve_meta_folder
 from ...format.documents.providers import data_path, format_of, is_metadataset
 from ...format.jsonl.index import prepare_jsonl
 from ...format.nv_meta import FOLDER
-from ...format.records.record_file import RecordReader, open_record_path
+from ...format.records.record_file import open_record_path
 from ...format.shard_content import iter_jsonl_content
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.record_source import RecordSource
@@ -103,10 +104,9 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
             FormatError: The file is damaged.
             StorageError: The file cannot be read.
         """
-        reader = RecordReader(open_record_path(data_path(os.fspath(path))))
-        with closing(reader):
-            for number in range(len(reader)):
-                yield reader.read_parts(number)
+        with closing(SingleFile(DatasetRef(os.fspath(path)))) as file:
+            for number in range(len(file)):
+                yield file.read_parts(number)
 
     @classmethod
     def prepare_dataset(cls, path: str | os.PathLike[str]) -> int:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loader.dataset.records import SingleFile
 from loader.errors import FormatError, StorageError
 from loader.format.binidx.token_file import TokenFile
-from loader.format.records.record_file import RecordReader
+from loader.format.dataset_ref import DatasetRef
 from loader.lint.record_file import lint_record_file
 from loader.storage import open_parent
 from tests.token_files import CODES, numbered, write_tokens
@@ -25,7 +26,7 @@ def opened(path: Path) -> TokenFile:
 
 
 def sequences(path: Path) -> list[list[Any]]:
-    reader = RecordReader(opened(path))
+    reader = SingleFile(DatasetRef(str(path)))
     return [reader.read_parts(number)["tokens"].tolist() for number in range(len(reader))]
 
 
@@ -33,7 +34,7 @@ def sequences(path: Path) -> list[list[Any]]:
 def test_tokens_have_the_type_of_the_file(tmp_path: Path, dtype: str) -> None:
     path = write_tokens(tmp_path / "x", [[1, 2, 3], [], [100]], dtype=dtype)
     assert sequences(path) == [[1, 2, 3], [], [100]]
-    tokens = RecordReader(opened(path)).read_parts(0)["tokens"]
+    tokens = SingleFile(DatasetRef(str(path))).read_parts(0)["tokens"]
     assert tokens.dtype == np.dtype(dtype)
     tokens[0] = 7  # torch.from_numpy warns of arrays that cannot be written
     assert sequences(path)[0] == [1, 2, 3]
@@ -116,7 +117,7 @@ def test_a_damaged_pair_is_refused_and_found_by_lint(tmp_path: Path, damage: str
 def test_a_pointer_beyond_the_file_is_found_when_it_is_read(tmp_path: Path, value: int) -> None:
     path = write_tokens(tmp_path / "x", numbered(16))
     change(tmp_path / "x.idx", HEADER + 16 * 4 + 3 * 8, struct.pack("<q", value))
-    reader = RecordReader(opened(path))
+    reader = SingleFile(DatasetRef(str(path)))
     assert reader.read_parts(2)["tokens"].tolist() == [2, 0, 1]
     with pytest.raises(FormatError, match="the index has sequence 3 at bytes"):
         reader.read_parts(3)
@@ -127,7 +128,7 @@ def test_a_negative_length_is_found(tmp_path: Path) -> None:
     path = write_tokens(tmp_path / "x", numbered(16))
     change(tmp_path / "x.idx", HEADER + 5 * 4, struct.pack("<i", -1))
     with pytest.raises(FormatError, match="the index has sequence 5"):
-        RecordReader(opened(path)).read_parts(5)
+        SingleFile(DatasetRef(str(path))).read_parts(5)
     assert [finding.code for finding in lint_record_file(*open_parent(path)).findings] == ["E412"]
 
 
@@ -148,7 +149,7 @@ def test_lint_finds_document_starts_beyond_the_sequences(tmp_path: Path) -> None
 
 def test_a_file_that_changes_while_a_run_reads_it_is_an_error(tmp_path: Path) -> None:
     path = write_tokens(tmp_path / "x", [[1], [2]])
-    reader = RecordReader(opened(path))
+    reader = SingleFile(DatasetRef(str(path)))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(FormatError, match="the file has changed since it was opened: it had 4 bytes, now 8"):
         reader.read_parts(0)

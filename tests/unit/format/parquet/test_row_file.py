@@ -13,19 +13,20 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from loader.dataset.records import SingleFile
 from loader.errors import FormatError, SampleError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.parquet import row_cache, row_file, row_groups
 from loader.format.parquet.row_cache import RowCache
 from loader.format.parquet.row_file import RowFile
 from loader.format.parquet.row_groups import RowGroups
-from loader.format.records.record_file import RecordReader
 from loader.lint.record_file import lint_record_file
 from loader.storage import open_parent
 from tests.tables import row, write_rows
 
 
-def reader_of(path: Path) -> RecordReader:
-    return RecordReader(RowFile(*open_parent(path)))
+def reader_of(path: Path) -> SingleFile:
+    return SingleFile(DatasetRef(str(path)))
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +55,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_row_is_a_dict_of_python_objects(tmp_path: Path) -> None:
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(20)))
     assert [reader.read_parts(number) for number in (0, 6, 7, 19)] == [row(number) for number in (0, 6, 7, 19)]
-    assert reader.file.part_names == ("id", "text", "image", "turns")
+    assert reader.records.file(0).part_names == ("id", "text", "image", "turns")
 
 
 def test_missing_values_are_none(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_announced_rows_are_decoded_with_the_first_one_of_their_group(
     monkeypatch.setattr(row_cache, "CACHED_BYTES", 1)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
-    reader.file.expect(order)
+    reader.records.file(0).expect(order)
     assert [reader.read_parts(number) for number in order.tolist()] == [row(number) for number in order.tolist()]
     assert sorted(decoded) == [0, 1, 2, 3]
     assert cache.ready_bytes == 0
@@ -166,7 +167,7 @@ def test_announced_rows_have_bounded_memory(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(row_cache, "READY_BYTES", 300)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
-    reader.file.expect(order)
+    reader.records.file(0).expect(order)
     most = 0
     for number in order.tolist():
         assert reader.read_parts(number) == row(number)
@@ -183,16 +184,16 @@ def test_announced_rows_that_are_never_read_make_room(
     path = write_rows(tmp_path / "x.parquet", range(28))
     for _ in range(20):
         reader = reader_of(path)
-        reader.file.expect(np.arange(28))
+        reader.records.file(0).expect(np.arange(28))
         reader.read_parts(0)
         reader.read_parts(27)
         assert cache.ready_bytes <= 300
     reader = reader_of(path)
     found = set()
     for _ in range(20):
-        reader.file.expect(np.arange(7))
+        reader.records.file(0).expect(np.arange(7))
         reader.read_parts(0)
-        found.add(cache.take((reader.file._serial, 1)) is None)  # type: ignore[attr-defined]
+        found.add(cache.take((reader.records.file(0)._serial, 1)) is None)  # type: ignore[attr-defined]
     assert False in found  # rows of earlier readers did not keep all the room
     cache._ready.clear()
     cache.ready_bytes = 0
@@ -240,7 +241,7 @@ def test_a_value_that_python_cannot_hold_costs_only_its_row(tmp_path: Path, colu
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"x": column, "n": [1, 2, 3]}), path)
     reader = reader_of(path)
-    reader.file.expect(np.arange(3))
+    reader.records.file(0).expect(np.arange(3))
     for number in range(3):
         if number == bad:
             with pytest.raises(SampleError, match="column 'x' cannot be read") as caught:
@@ -248,7 +249,7 @@ def test_a_value_that_python_cannot_hold_costs_only_its_row(tmp_path: Path, colu
             assert (caught.value.key, caught.value.part) == (f"a.parquet/{bad}", "x")
         else:
             assert reader.read_parts(number)["n"] == number + 1
-    assert reader.file.fingerprint() == reader_of(path).file.fingerprint()
+    assert reader.records.file(0).fingerprint() == reader_of(path).records.file(0).fingerprint()
 
 
 def test_a_row_group_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,12 +29,14 @@ class ObjectUrl(NamedTuple):
         container: Bucket, container, ``host[:port]`` or profile.
         key: Path in it, without slashes at its ends.
         account: Account of Azure, from an ``abfs://container@account.…`` URL.
+        profiles: State of the files with profiles when a ``msc`` URL was opened.
     """
 
     protocol: str
     container: str
     key: str
     account: str = ""
+    profiles: int = 0
 
     def __str__(self) -> str:
         at = f"@{self.account}.dfs.core.windows.net" if self.account else ""
@@ -49,7 +51,7 @@ def parse_object_url(url: str) -> ObjectUrl:
         ConfigError: The URL has no bucket, or holds credentials, options or ``..``.
 
     >>> parse_object_url("s3://bucket/data/coco/")
-    ObjectUrl(protocol='s3', container='bucket', key='data/coco', account='')
+    ObjectUrl(protocol='s3', container='bucket', key='data/coco', account='', profiles=0)
     >>> str(parse_object_url("abfs://images@team.dfs.core.windows.net/coco"))
     'abfss://images@team.dfs.core.windows.net/coco'
     """

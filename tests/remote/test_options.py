@@ -121,6 +121,20 @@ def test_user_names_and_queries_are_removed_from_texts() -> None:
     assert redact_urls(text) == "GET https://host/a/b?… then s3://bucket/x failed"
 
 
+@pytest.mark.parametrize("url", ["dss://coco@v1/a", "filesystem+dss://coco@v1", "abfss://images@team.example/a@b"])
+def test_names_of_datasets_and_containers_stay_in_texts(url: str) -> None:
+    assert redact_urls(f"cannot read '{url}', {url}") == f"cannot read '{url}', {url}"
+    protocol, _, rest = url.partition("://")
+    for secret in ("me:planted", "me:plan/ted", "planted@me"):
+        assert "plan" not in redact_urls(f"cannot read {protocol}://{secret}@{rest}")
+
+
+def test_an_error_about_a_version_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="leads out of the bucket") as caught:
+        EPath("dss://coco@v1/../../a")
+    assert "dss://coco@v1/../../a" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "url",
     ["https://me:planted@host/ds", "s3://planted:pw@data/ds", "https://host/ds?sig=planted", "s3://data/x?planted"],

@@ -14,8 +14,9 @@ PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc"
 
 _CANNOT = "cannot use this URL: "
 _SECRETS = re.compile(
-    # User names and passwords; keys of S3 may have slashes, which users forget to quote.
-    r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?",
+    # User names and passwords; keys of S3 may have slashes, which users forget to quote. The names of datasets and of
+    # Azure's containers, which precede an @, too, are no secrets.
+    r"(?P<start>\b(?:[a-z0-9.-]+\+)?(?:dss|abfss?)://[^/\s?#:@]+@(?![^/\s?#]*@)|\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?",
     re.IGNORECASE,
 )
 
@@ -92,6 +93,8 @@ def redact_urls(text: str) -> str:
     's3://bucket/x, http://host:80/a@b'
     >>> redact_urls("GET https://me:secret@host/x?sig=secret failed")
     'GET https://host/x?… failed'
+    >>> redact_urls("dss://coco@v1/x, abfss://images@team.dfs.core.windows.net")
+    'dss://coco@v1/x, abfss://images@team.dfs.core.windows.net'
     """
     return _SECRETS.sub(lambda match: f"{match['start']}{match['path']}{'?…' if match['query'] else ''}", text)
 

@@ -133,8 +133,8 @@ dataset = get_train_dataset(sys.argv[1], batch_size=2, shuffle_buffer_size=None,
                             worker_config=config)
 types.held = iter(get_loader(dataset))  # this module outlives those that close a lane
 next(types.held)
-sys.held = open_storage(sys.argv[1]).open("a.tar")
-del sys.modules["loader.storage.local"]  # before the file
+sys._held = open_storage(sys.argv[1]).open("a.tar")
+del sys.modules["loader.storage.local"]  # whose functions the file needs
 """
 
 

@@ -50,7 +50,7 @@ def may_fork() -> bool:
 
 
 def open_url(url: str) -> ObjectUrl:
-    """Parse a URL whose objects are to be read; a profile is read anew if its file has changed since another call.
+    """Parse a URL whose objects are to be read; a profile is read again if its file has changed.
 
     Raises:
         ConfigError: The URL is wrong.

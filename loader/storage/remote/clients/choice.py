@@ -66,10 +66,8 @@ def _state_of_profiles() -> int:
     """Return a hash of the files in which multi-storage-client looks for profiles; to import it takes a second."""
     variables = ("MSC_CONFIG", "HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "PATH")
     path_of_msc, home, folder, folders, programs = (os.environ.get(name, "") for name in variables)
-    starts = [f"{each}/" for each in (folder, f"{home}/.config", *(folders or "/etc/xdg").split(":"))]
-    paths = [
-        f"{start}{name}" for start in starts for name in ("msc/config.yaml", "msc/config.json", "rclone/rclone.conf")
-    ]
+    tops = (folder, f"{home}/.config", *(folders or "/etc/xdg").split(":"))
+    paths = [f"{top}/{name}" for top in tops for name in ("msc/config.yaml", "msc/config.json", "rclone/rclone.conf")]
     starts = [f"{home}/.", "/etc/", (_which("rclone", path=programs) or "").removesuffix("rclone")]
     paths += [f"{start}{name}" for start in starts for name in ("msc_config.yaml", "msc_config.json", "rclone.conf")]
     found = []
@@ -97,8 +95,7 @@ def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectCl
     with _lock:
         client = _clients.get(key)
         if client is None:
-            client = _open(url, options, direct=direct)
-            _clients[key] = client
+            client = _clients[key] = _open(url, options, direct=direct)
             _has_used_rust = _has_used_rust or (direct and url.protocol not in _WEB)
     return client
 
@@ -135,8 +132,7 @@ def _connect(url: ObjectUrl, options: StorageOptions, key: tuple[object, ...]) -
     bucket = _bucket(url)
     with _lock:
         pace = _paces.setdefault(bucket, Pace(options.max_requests))
-        found = Connection(client, pace, options, bucket, _answered)
-        return _connections.setdefault(key, found)
+        return _connections.setdefault(key, Connection(client, pace, options, bucket, _answered))
 
 
 def note_answer(url: ObjectUrl) -> None:

@@ -37,9 +37,7 @@ def open_msc_client(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
             at=str(url),
             hint="pip install 'energon-toolkit[msc]'",
         ) from error
-    forget = getattr(rclone.read_rclone_config, "cache_clear", None)
-    if forget is not None:
-        forget()  # the first answer, even that there is no file
+    getattr(rclone.read_rclone_config, "cache_clear", lambda: None)()  # it keeps even the answer that there is no file
     try:
         config = StorageClientConfig.from_file(profile=url.container)
     except Exception as error:  # noqa: BLE001 - the library raises what it likes for a wrong configuration

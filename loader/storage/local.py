@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -120,8 +121,8 @@ class _LocalFile(ClosesOnExit):
             os.close(self._fd)
             self._fd = -1
 
-    def __del__(self) -> None:
-        if os is not None:  # at the end of a program, modules may be gone
+    def __del__(self, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        if not is_exiting():  # else the system closes it, and modules may be gone
             self.close()
 
 

@@ -37,9 +37,9 @@ class _Segment:
         self.extents = 0
         self.size_bytes = 0  # of the extents that take space
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at an exit, modules may be gone
         if self.fd >= 0:
-            os.close(self.fd)
+            close(self.fd)
 
 
 @dataclass(frozen=True, slots=True)

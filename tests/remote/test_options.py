@@ -121,6 +121,20 @@ def test_user_names_and_queries_are_removed_from_texts() -> None:
     assert redact_urls(text) == "GET https://host/a/b?… then s3://bucket/x failed"
 
 
+@pytest.mark.parametrize("url", ["dss://coco@v1/a", "filesystem+dss://coco@v1", "abfss://images@team.example/a@b"])
+def test_names_of_datasets_and_containers_stay_in_texts(url: str) -> None:
+    assert redact_urls(f"cannot read '{url}', {url}") == f"cannot read '{url}', {url}"
+    protocol, _, rest = url.partition("://")
+    for secret in ("me:planted", "me:plan/ted", "planted@me"):
+        assert "plan" not in redact_urls(f"cannot read {protocol}://{secret}@{rest}")
+
+
+def test_an_error_about_a_version_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="leads out of the bucket") as caught:
+        EPath("dss://coco@v1/../../a")
+    assert "dss://coco@v1/../../a" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "url",
     ["https://me:planted@host/ds", "s3://planted:pw@data/ds", "https://host/ds?sig=planted", "s3://data/x?planted"],
@@ -176,6 +190,71 @@ def test_no_secret_is_in_states_or_on_the_disk(elsewhere: dict[str, Any], tmp_pa
     assert not [secret for secret in SECRETS if secret in state or secret.encode() in files]
 
 
+RCLONE = """
+[{name}]
+type = s3
+provider = Other
+access_key_id = a
+secret_access_key = b
+region = us-east-1
+endpoint = {url}
+"""
+MSC = """
+profiles:
+  {name}:
+    storage_provider: {{type: s3, options: {{base_path: '', region_name: us-east-1, endpoint_url: '{url}'}}}}
+    credentials_provider: {{type: S3Credentials, options: {{access_key: a, secret_key: b}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("file", "direct"),
+    [(("rclone/rclone.conf", RCLONE), True), (("msc/config.yaml", MSC), False)],
+    ids=["rclone", "msc, by the helper process"],
+)
+def test_a_profile_whose_file_has_changed_is_read_again_when_a_url_is_opened(
+    server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: tuple[str, str], direct: bool
+) -> None:
+    monkeypatch.setattr(choice, "_is_told", direct)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    path, text = tmp_path / "xdg" / file[0], file[1]
+    path.parent.mkdir(parents=True)
+    for folder, content in (("objects", "cat"), ("moved", "dog")):
+        (tmp_path / folder / "data").mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "data/x").write_text(content)
+    path.write_text(text.format(name="p", url=server.url))
+    before = open_storage("msc://p/data")
+    assert before.read("x") == b"cat"
+    with ObjectServer(tmp_path / "moved") as moved:
+        path.write_text(text.format(name="p", url=moved.url))
+        assert open_storage("msc://p/data").read("x") == b"dog"
+        assert before.read("x") == b"cat"
+        assert EPath("msc://p/data/x").read_text() == "dog"
+        requests = len(server.requests)
+        assert open_storage("msc://p/data").read("x") == b"dog"
+        assert len(choice._clients) == 2
+        assert len(server.requests) == requests
+
+
+def test_each_file_that_may_have_profiles_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = pytest.importorskip("multistorageclient.config")
+    for name, folder in (("XDG_CONFIG_HOME", "xdg"), ("XDG_CONFIG_DIRS", "a:b"), ("PATH", "bin")):
+        monkeypatch.setenv(name, ":".join(str(tmp_path / part) for part in folder.split(":")))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/rclone").touch(mode=0o755)
+    monkeypatch.setenv("MSC_CONFIG", str(tmp_path / "msc.json"))
+    rclone = ("bin/rclone.conf", "xdg/rclone/rclone.conf", ".config/rclone/rclone.conf", ".rclone.conf")
+    paths = [Path(path) for path in config._find_config_file_paths()] + [tmp_path / name for name in rclone]
+    written = [path for path in (*paths, tmp_path / "msc.json") if path.is_relative_to(tmp_path)]
+    assert len(written) == 15
+    states = {choice.open_url("msc://p").profiles}
+    for path in written:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        states.add(choice.open_url("msc://p").profiles)
+    assert len(states) == 16
+
+
 def test_a_profile_of_rclone_that_appears_later_is_known(
     server: ObjectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,10 +262,7 @@ def test_a_profile_of_rclone_that_appears_later_is_known(
     with pytest.raises(ConfigError, match="cannot use the profile 'late'"):
         EPath("msc://late/data/x").read_text()
     (tmp_path / "xdg/rclone").mkdir(parents=True)
-    (tmp_path / "xdg/rclone/rclone.conf").write_text(
-        "[late]\ntype = s3\nprovider = Other\naccess_key_id = a\nsecret_access_key = b\nregion = us-east-1\n"
-        f"endpoint = {server.url}\n"
-    )
+    (tmp_path / "xdg/rclone/rclone.conf").write_text(RCLONE.format(name="late", url=server.url))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     assert EPath("msc://late/data/x").read_text() == "cat"
     (tmp_path / "xdg/rclone/rclone.conf").write_text(

@@ -235,8 +235,11 @@ def test_one_object_is_removed_by_a_request_for_its_key(server: ObjectServer, tm
     assert not [request for request in server.requests if request.method == "POST"]
 
 
-def test_a_request_that_a_service_does_not_know_is_sent_once(storage: RemoteStorage, server: ObjectServer) -> None:
+@pytest.mark.parametrize("names", [["a"], ["a", "b"]])
+def test_a_removal_that_a_service_does_not_know_is_requested_once(
+    storage: RemoteStorage, server: ObjectServer, names: list[str]
+) -> None:
     server.faults = FaultPlan(faults=[Fault(kind="501")])
     with pytest.raises(StorageError, match="501"):
-        storage.remove_files(["a", "b"])
+        storage.remove_files(names)
     assert len(server.requests) == 1

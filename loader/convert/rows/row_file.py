@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -139,9 +139,9 @@ class RowFile:
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "_opened"}
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # at an exit, modules may be gone
         if hasattr(self, "_opened"):
-            os.close(self._opened)
+            close(self._opened)
 
 
 def _shard_bytes(row: Row) -> int:

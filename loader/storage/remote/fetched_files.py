@@ -16,7 +16,7 @@ import msgspec
 
 from ...errors import EnergonError, SampleError
 from ..protocol import raise_storage_error
-from .clients.choice import client_of
+from .clients.choice import client_of, open_url
 from .clients.connection import Retries
 from .clients.http_client import HttpClient
 from .clients.limited_answer import PRIVATE, PUBLIC
@@ -253,7 +253,7 @@ class Downloads:
             raise RequestFailure(f"{protocol}:// URLs cannot be read", Remedy.GIVE_UP)
         if protocol == "msc" and not self._options.allow_private:
             raise RequestFailure("a profile of yours may be a folder of this machine", Remedy.GIVE_UP, kind="refused")
-        place = parse_object_url(url)
+        place = open_url(url)
         client = client_of(place, options_for(url))
         size_bytes = client.head(place.key).size_bytes
         if size_bytes > self._options.max_bytes:

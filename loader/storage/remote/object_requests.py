@@ -194,7 +194,7 @@ class ServedVersions:
 
         Empty for a profile of multi-storage-client, which may be a store that has another URL, too.
         """
-        protocol, container, _, account = self._place
+        protocol, container, _, account, _ = self._place
         options = options_for(self._url)
         if not options.check_versions:
             return None

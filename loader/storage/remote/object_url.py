@@ -14,8 +14,9 @@ PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc"
 
 _CANNOT = "cannot use this URL: "
 _SECRETS = re.compile(
-    # User names and passwords; keys of S3 may have slashes, which users forget to quote.
-    r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?",
+    # User names and passwords; keys of S3 may have slashes, which users forget to quote. The names of datasets and of
+    # Azure's containers, which precede an @, too, are no secrets.
+    r"(?P<start>\b(?:[a-z0-9.-]+\+)?(?:dss|abfss?)://[^/\s?#:@]+@(?![^/\s?#]*@)|\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#]*@|[^/\s?#@:]*:(?!\d*/)[^\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?",
     re.IGNORECASE,
 )
 
@@ -29,12 +30,14 @@ class ObjectUrl(NamedTuple):
         container: Bucket, container, ``host[:port]`` or profile.
         key: Path in it, without slashes at its ends.
         account: Account of Azure, from an ``abfs://container@account.…`` URL.
+        profiles: State of the files with profiles when a ``msc`` URL was opened.
     """
 
     protocol: str
     container: str
     key: str
     account: str = ""
+    profiles: int = 0
 
     def __str__(self) -> str:
         at = f"@{self.account}.dfs.core.windows.net" if self.account else ""
@@ -49,7 +52,7 @@ def parse_object_url(url: str) -> ObjectUrl:
         ConfigError: The URL has no bucket, or holds credentials, options or ``..``.
 
     >>> parse_object_url("s3://bucket/data/coco/")
-    ObjectUrl(protocol='s3', container='bucket', key='data/coco', account='')
+    ObjectUrl(protocol='s3', container='bucket', key='data/coco', account='', profiles=0)
     >>> str(parse_object_url("abfs://images@team.dfs.core.windows.net/coco"))
     'abfss://images@team.dfs.core.windows.net/coco'
     """
@@ -90,6 +93,8 @@ def redact_urls(text: str) -> str:
     's3://bucket/x, http://host:80/a@b'
     >>> redact_urls("GET https://me:secret@host/x?sig=secret failed")
     'GET https://host/x?… failed'
+    >>> redact_urls("dss://coco@v1/x, abfss://images@team.dfs.core.windows.net")
+    'dss://coco@v1/x, abfss://images@team.dfs.core.windows.net'
     """
     return _SECRETS.sub(lambda match: f"{match['start']}{match['path']}{'?…' if match['query'] else ''}", text)
 

@@ -17,7 +17,7 @@ from ..node_cache.node_cache import block_cache, local_copy
 from ..node_cache.settings import CacheSettings, cache_settings
 from ..protocol import ByteRange, FileInfo, check_name
 from ..shared_answers import answers_here, has_answers, shared
-from .clients.choice import fetcher_of, has_answered, note_answer
+from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.client import ClientObject
 from .clients.connection import Connection
 from .failures import RequestFailure, missing_object
@@ -49,7 +49,7 @@ class RemoteStorage:
     unreadable_names: Sequence[str] = ()
 
     def __init__(self, url: str) -> None:
-        self._place = parse_object_url(url)
+        self._place = open_url(url)
         self.url = str(self._place)
         self._requests = ObjectRequests(self._place)
         self._listed = ListedFolders()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from ...errors import WorkerError
@@ -251,12 +253,14 @@ class BatchStream:
         if host.workers:
             kind = WorkerThreads if options.worker_type == "thread" else WorkerBundles
             self._source = kind(host, self._board, options, meter)
-        self._own_messages: Iterator[Message | None] = iter(())
+        self._own_messages: list[Iterator[Message | None]] = []  # one, until it is closed
         if self._source is None:
             recorder = None if meter is None else meter.recorder(0, reader_numbers(host.dataset))
             messages = host.messages(0, self._board.slot(0), recorder=recorder)
             messages = collect_garbage_every(options.gc_collect_every_n_steps, messages)
-            self._own_messages = _isolate_rng(messages) if host.dataset.runs_user_code else messages
+            self._own_messages.append(_isolate_rng(messages) if host.dataset.runs_user_code else messages)
+            # At the latest at the end of the program: after it, modules that its lanes need to close are gone.
+            weakref.finalize(self, self._own_messages.clear)
 
     def __iter__(self) -> Iterator[Message]:
         """Yield the rank's micro-batches with the states of their lanes; :data:`.SKIPPED` is one without samples.
@@ -271,7 +275,7 @@ class BatchStream:
         while True:
             try:
                 with self._watchdog.waiting(0):
-                    message = next(self._own_messages, _END)
+                    message = next(chain.from_iterable(self._own_messages), _END)
             except WorkerError:
                 self.close()
                 raise
@@ -349,7 +353,7 @@ class BatchStream:
         self._watchdog.close()
         if self._meter is not None:
             self._meter.end_stream()
-        self._own_messages = iter(())
+        self._own_messages.clear()
         if self._source is not None:
             self._source.close()
 

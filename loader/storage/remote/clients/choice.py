@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from functools import partial
+import shutil
+from contextlib import suppress
+from functools import cache, partial
 
 from ..fetcher import Fetcher, Pace
-from ..object_url import ObjectUrl
+from ..object_url import ObjectUrl, parse_object_url
 from ..options import StorageOptions, options_for
 from .client import ObjectClient
 from .connection import Connection
@@ -47,6 +49,35 @@ def may_fork() -> bool:
     return not _has_used_rust
 
 
+def open_url(url: str) -> ObjectUrl:
+    """Parse a URL whose objects are to be read; a profile is read again if its file has changed.
+
+    Raises:
+        ConfigError: The URL is wrong.
+    """
+    place = parse_object_url(url)
+    return place._replace(profiles=_state_of_profiles()) if place.protocol == "msc" else place
+
+
+_which = cache(shutil.which)
+
+
+def _state_of_profiles() -> int:
+    """Return a hash of the files in which multi-storage-client looks for profiles; to import it takes a second."""
+    variables = ("MSC_CONFIG", "HOME", "XDG_CONFIG_HOME", "XDG_CONFIG_DIRS", "PATH")
+    path_of_msc, home, folder, folders, programs = (os.environ.get(name, "") for name in variables)
+    tops = (folder, f"{home}/.config", *(folders or "/etc/xdg").split(":"))
+    paths = [f"{top}/{name}" for top in tops for name in ("msc/config.yaml", "msc/config.json", "rclone/rclone.conf")]
+    starts = [f"{home}/.", "/etc/", (_which("rclone", path=programs) or "").removesuffix("rclone")]
+    paths += [f"{start}{name}" for start in starts for name in ("msc_config.yaml", "msc_config.json", "rclone.conf")]
+    found = []
+    for path in (path_of_msc, *paths):
+        with suppress(OSError):
+            status = os.stat(path)
+            found.append((path, status.st_mtime_ns, status.st_size, status.st_ino))
+    return hash(tuple(found))
+
+
 def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectClient:
     """Return the client of a URL's bucket, which all threads of this process share.
 
@@ -60,12 +91,11 @@ def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectCl
     global _has_used_rust  # noqa: PLW0603
     options = options_for(str(url)) if options is None else options
     direct = may_use_rust()
-    key = (url.protocol, url.container, url.account, options, direct)
+    key = (*_bucket(url), url.profiles, options, direct)
     with _lock:
         client = _clients.get(key)
         if client is None:
-            client = _open(url, options, direct=direct)
-            _clients[key] = client
+            client = _clients[key] = _open(url, options, direct=direct)
             _has_used_rust = _has_used_rust or (direct and url.protocol not in _WEB)
     return client
 
@@ -93,7 +123,7 @@ def connection_of(url: ObjectUrl, text: str) -> Connection:
         ConfigError: A package is missing, or the options are wrong.
     """
     options = options_for(text)
-    key = (url.protocol, url.container, url.account, options, may_use_rust())
+    key = (*_bucket(url), url.profiles, options, may_use_rust())
     return _connections.get(key) or _connect(url, options, key)  # called for each request: no lock
 
 
@@ -102,8 +132,7 @@ def _connect(url: ObjectUrl, options: StorageOptions, key: tuple[object, ...]) -
     bucket = _bucket(url)
     with _lock:
         pace = _paces.setdefault(bucket, Pace(options.max_requests))
-        found = Connection(client, pace, options, bucket, _answered)
-        return _connections.setdefault(key, found)
+        return _connections.setdefault(key, Connection(client, pace, options, bucket, _answered))
 
 
 def note_answer(url: ObjectUrl) -> None:

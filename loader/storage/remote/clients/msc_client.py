@@ -30,14 +30,14 @@ def open_msc_client(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
         ConfigError: The package is missing, or it refuses the profile.
     """
     try:
-        from multistorageclient import StorageClientConfig  # type: ignore[import-not-found, unused-ignore]
+        from multistorageclient import StorageClientConfig, rclone  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
         raise ConfigError(
             "msc:// URLs need the package multi-storage-client, which is not installed",
             at=str(url),
             hint="pip install 'energon-toolkit[msc]'",
         ) from error
-    _read_rclone_profiles_anew()
+    getattr(rclone.read_rclone_config, "cache_clear", lambda: None)()  # it keeps even the answer that there is no file
     try:
         config = StorageClientConfig.from_file(profile=url.container)
     except Exception as error:  # noqa: BLE001 - the library raises what it likes for a wrong configuration
@@ -51,15 +51,6 @@ def open_msc_client(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
     if getattr(provider, "_provider_name", "") in _S3_TYPES and config.metadata_provider is None:
         return _BucketClient(provider, config.credentials_provider, options)
     return _LibraryClient(config)
-
-
-def _read_rclone_profiles_anew() -> None:
-    """Let the library read the file of rclone again: it keeps the first answer, even that there is no file."""
-    from multistorageclient import rclone  # type: ignore[import-not-found, unused-ignore]
-
-    forget = getattr(rclone.read_rclone_config, "cache_clear", None)
-    if forget is not None:
-        forget()
 
 
 class _BucketClient:

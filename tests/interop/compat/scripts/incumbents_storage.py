@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import shutil
+import sqlite3
 import subprocess
 import sys
-import threading
 import types
 import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from enum import Enum
 from fractions import Fraction
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import av
@@ -36,6 +38,9 @@ from megatron.energon.epathlib import EPath, epath
 from megatron.energon.metadataset import prepare_metadataset
 from megatron.energon.metadataset.loader import load_dataset
 from PIL import Image
+
+sys.path.append(str(Path(__file__).parents[4]))  # with no package that the other library has
+from tests.object_server import Fault, FaultPlan, ObjectServer
 
 HOME = Path(sys.argv[1]) / "home"
 HOME.mkdir()
@@ -197,34 +202,48 @@ def profiles_that_appear_later():
     return [*found, EPath("msc://late/x.txt").read_text()]
 
 
+@contextmanager
+def bucket(*faults: Fault) -> Iterator[tuple[ObjectServer, str]]:
+    """Serve the folder ``buckets/data`` as a bucket; yield the server and the URL of a profile."""
+    (root / "buckets/data").mkdir(parents=True, exist_ok=True)
+    with ObjectServer(root / "buckets", faults=FaultPlan(faults=faults)) as server:
+        options = ("base_path: data", f"endpoint_url: {server.url}", "region_name: us-east-1")
+        write_profile(f"bucket{server.port}", "s3", "\n        ".join(options), secrets=True)
+        yield server, f"msc://bucket{server.port}"
+
+
+def removal(*faults: Fault) -> list[object]:
+    """Remove an object; return if that fails, and the methods of the requests that remove."""
+    with bucket(*faults) as (server, url):
+        (root / "buckets/data/x.txt").write_text("cat")
+        try:
+            EPath(f"{url}/x.txt").unlink()
+            has_failed = False
+        except Exception:  # noqa: BLE001 - of some kind
+            has_failed = True
+        return [has_failed, [each.method for each in server.requests if each.method in ("POST", "DELETE")]]
+
+
 @facts.add
 def removal_of_an_object():
-    requests = []
+    return removal(Fault(kind="501", method="POST"))
 
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self):
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            requests.append((self.command, self.path.partition("?")[0]))
-            self.send_response({"DELETE": 204, "POST": 501}.get(self.command, 200))
-            for name, value in (("Content-Length", "0"), ("ETag", '"x"')):
-                self.send_header(name, value)
-            self.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
-            self.end_headers()
 
-        do_GET = do_HEAD = do_POST = do_DELETE = answer  # noqa: N815 - the names that the server looks for
+@facts.add
+def removal_by_a_request_that_the_server_does_not_know():
+    return removal(Fault(kind="501", method="POST"), Fault(kind="501", method="DELETE"))
 
-        def log_message(self, *_):
-            pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    write_profile(
-        "bucket", "s3", f"base_path: data\n        endpoint_url: {url}\n        region_name: us-east-1", secrets=True
-    )
-    EPath("msc://bucket/ds/x.txt").unlink()
-    server.shutdown()
-    return [request for request in requests if request[0] in ("POST", "DELETE")]
+@facts.add
+def media_metadata_in_a_bucket():
+    with bucket() as (_, url):
+        copy = shutil.copytree(root / "captions", root / "buckets/data/captions")
+        shutil.rmtree(copy / ".nv-meta")
+        options = ("--non-interactive", "--split-parts", "train:.*", "--sample-type", "CrudeWebdataset")
+        done = run("prepare", *options, "--media-metadata-by-extension", f"{url}/captions")
+    with closing(sqlite3.connect(copy / ".nv-meta/index.sqlite")) as database:
+        rows = database.execute("SELECT * FROM media_metadata ORDER BY entry_key").fetchall()
+    return [done.returncode, len(rows), rows[:3]]
 
 
 def linked_folders() -> Path:

@@ -258,9 +258,8 @@ def forking() -> Iterator[None]:
     was_on = gc.isenabled()
     gc.disable()
     try:
-        with warnings.catch_warnings():
-            # A trainer always has threads, at least those of torch.
-            warnings.filterwarnings("ignore", message=".*use of fork.* may lead to", category=DeprecationWarning)
+        # A trainer always has threads, at least those of torch.
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
             yield
     finally:
         if was_on:
@@ -279,8 +278,8 @@ def settle_fork() -> None:
     Garbage: it is never collected here. Finalizers of the parent's objects, such as loaders, would end processes of the
     parent, or wait for locks that its threads held at the fork.
     """
-    bootstrap: Any = getattr(importlib, "_bootstrap", None)
-    locks: dict[str, Any] = getattr(bootstrap, "_module_locks", {})  # Python has no public way
+    # Python has no public way.
+    locks: dict[str, Any] = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
     for name, reference in list(locks.items()):
         if getattr(reference(), "owner", None) not in (None, threading.get_ident()):
             locks.pop(name, None)

@@ -256,7 +256,7 @@ def test_a_name_wider_than_its_column_starts_beside_its_branch(datasets: Path, e
     show_metadataset(Console(width=60, file=screen, force_terminal=True, color_system=None), document)
     lines = [line.split("  ")[0] for line in screen.getvalue().splitlines()]
     start = next(number for number, line in enumerate(lines) if line.startswith("├─ a_long_folder/"))
-    assert lines[start + 1].startswith("   ") or not lines[start + 1]  # it goes on under its beginning
+    assert lines[start + 1].startswith("   ") or not lines[start + 1]  # it continues under its beginning
     assert not any(line in ("├─", "└─") for line in lines)
 
 

@@ -176,10 +176,8 @@ class WorkerBundles:
         self._meter = meter
         self._board = board
         self._options = options
-        method = "fork" if options.worker_type == "fork" else options.multiprocessing_context
-        self._context = _context(method)
-        has_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call] # not annotated
-        if has_cuda and self._context.get_start_method() == "fork":
+        self._context = _context("fork" if options.worker_type == "fork" else options.multiprocessing_context)
+        if self._context.get_start_method() == "fork" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # not annotated
             warn_once(
                 "worker processes are forked after CUDA was initialised in this process, so hooks cannot use it; "
                 "if they do, pass multiprocessing_context='spawn' to the loader, or start() it before CUDA is used"

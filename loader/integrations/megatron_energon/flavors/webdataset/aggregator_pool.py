@@ -101,8 +101,7 @@ class AggregatorPool(Generic[T_input_data, T_aggregation_data, T_result]):
                 yield _packed(error)
             yield b""
 
-        arrived: list[deque[bytes]] = [deque() for _ in tasks]
-        turn = 0
+        arrived, turn = [deque[bytes]() for _ in tasks], 0
         with closing(stream_from_workers(work, [*named], workers=self.num_workers, apart=True)) as results:
             for number, packed in results:
                 arrived[number].append(packed)
@@ -124,8 +123,7 @@ def _packed(error: Exception) -> bytes:
     text = "".join(traceback.format_exception(error))
     try:
         error.add_note(text)
-        packed = pickle.dumps(error)
-        pickle.loads(packed)  # noqa: S301 - its own
+        pickle.loads(packed := pickle.dumps(error))  # noqa: S301 - its own
     except Exception:  # noqa: BLE001 - of the error's own class
         return pickle.dumps(RuntimeError(text))
     return packed

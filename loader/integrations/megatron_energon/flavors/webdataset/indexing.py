@@ -170,18 +170,17 @@ class SqliteIndexWriter:
         return self._database
 
     def _append(self, table: str, rows: Iterable[Any], verb: str = "INSERT") -> None:
-        database = self._open()
         rows = [*rows]  # an iterator has each only once, and an error names one
         values = list(map(astuple, rows))
         if not values:
             return
         for row, of_row in zip(rows, values, strict=True):
             if None in of_row:
-                field = fields(row)[of_row.index(None)].name
-                raise ConfigError(f"expected a value of {field}, found None in {row}", at=str(self._path))
+                fault = f"expected a value of {fields(row)[of_row.index(None)].name}, found None in {row}"
+                raise ConfigError(fault, at=str(self._path))
         marks = ", ".join("?" * len(values[0]))
         try:
-            with database:  # all rows, or none
+            with self._open() as database:  # all rows, or none
                 database.executemany(f"{verb} INTO {table} VALUES ({marks})", values)
         except sqlite3.IntegrityError as error:
             if "sample_key" in str(error):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
+from rich.table import Column, Table
 from rich.text import Text
 
 from loader.inspect import format_bytes, format_count, format_percent, plural
@@ -218,7 +219,7 @@ def _split_text(split: dict[str, Any]) -> str:
     return text
 
 
-def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") -> Iterator[list[Text]]:
+def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") -> Iterator[list[Any]]:
     """Yield the rows of a node and of its descendants.
 
     Args:
@@ -232,8 +233,10 @@ def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") ->
         node = node["children"][0]  # an only child shares the row of its metadataset
         labels.append(_label(node, folder))
     children = node["children"]
+    label = Table.grid(*first and [Column(width=len(first))], Column(overflow="fold"))
+    label.add_row(*first and [first], Text(escape_controls(" → ".join(labels))))
     yield [
-        Text(first + escape_controls(" → ".join(labels))),
+        label,  # as one text, a name wider than the column would start below its branch
         Text(_percent_text(node["share"]) if first else ""),
         Text("" if node["samples"] is None else f"{node['samples']:,}"),
         Text("" if node["expected_repetitions"] is None else _times_text(node["expected_repetitions"])),

@@ -6,11 +6,14 @@ workers at once, and workers end if this process is killed.
 
 from __future__ import annotations
 
+import gc
+import importlib
 import multiprocessing
 import os
 import signal
 import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -75,7 +78,8 @@ def stream_from_workers(
     """Yield the index of an item and each result of ``function(item)``, in the order in which results arrive.
 
     Args:
-        function: Picklable function, which yields the results of an item.
+        function: Picklable function, which yields the results of an item. A local function does not pickle: then the
+            workers are forked, whatever threads this process has.
         items: Picklable items.
         workers: Number of processes, at most one for each item.
         apart: Run the function in the workers, and not in this process.
@@ -138,15 +142,16 @@ class _Pool:
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
         """Start the processes."""
         # Forking is faster, but copies the locks that other threads hold; Python does not list the threads of torch.
-        forks = _MAY_FORK and threading.active_count() == 1 and "torch" not in sys.modules and may_fork()
+        is_safe = _MAY_FORK and threading.active_count() == 1 and "torch" not in sys.modules and may_fork()
+        forks = is_safe or "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts
-        with _interrupts_deferred(), _main_module_hidden():
+        with _interrupts_deferred(), forking() if forks else _main_module_hidden():
             for _ in range(workers):
                 ours, theirs = context.Pipe()
                 # A forked worker inherits our ends of the pipes; it must close them to notice that this process died.
-                inherited = [*self._processes, ours] if forks else []
+                inherited = [*self._processes, ours] if forks else None
                 process: BaseProcess = context.Process(target=_serve, args=(function, theirs, inherited), daemon=True)
                 process.start()
                 theirs.close()
@@ -200,7 +205,7 @@ class _Pool:
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
         return WorkerError(
             f"a worker process {how} while it worked on {getattr(item, 'name', item)}",
-            hint="signal 9 often means out of memory: try fewer workers; the next run resumes where this one stopped",
+            hint="signal 9 often means out of memory: try fewer workers; prepare and import resume where they stopped",
         )
 
     def close(self) -> None:
@@ -247,8 +252,47 @@ def _interrupts_deferred() -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
 
 
-def _serve(function: Callable[[Any], Any], connection: Connection, inherited: list[Connection]) -> None:
-    for other in inherited:
+@contextmanager
+def forking() -> Iterator[None]:
+    """Disable the garbage collector and the warning about threads; the new process calls :func:`settle_fork`."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        # A trainer always has threads, at least those of torch.
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def settle_fork() -> None:
+    """Leave to the parent of a forked process what is the parent's; call it before this process starts threads.
+
+    Imports: Python holds a lock for each module while a thread imports it. A fork copies the lock, but not the thread,
+    so a process that imports the same module would wait without end. Such modules are forgotten, and imported again.
+
+    Executors: a process that a thread of an executor forked (a Ray actor, ``asyncio.to_thread``) would join itself at
+    its end, which is an error, and end with exit code 1. Python 3.13 forgets them, too.
+
+    Garbage: it is never collected here. Finalizers of the parent's objects, such as loaders, would end processes of the
+    parent, or wait for locks that its threads held at the fork.
+    """
+    # Python has no public way.
+    locks: dict[str, Any] = getattr(getattr(importlib, "_bootstrap", None), "_module_locks", {})
+    for name, reference in list(locks.items()):
+        if getattr(reference(), "owner", None) not in (None, threading.get_ident()):
+            locks.pop(name, None)
+            sys.modules.pop(name, None)
+    getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {}).clear()  # as above
+    gc.freeze()
+
+
+def _serve(function: Callable[[Any], Any], connection: Connection, inherited: list[Connection] | None) -> None:
+    if inherited is not None:  # forked
+        settle_fork()
+        gc.enable()
+    for other in inherited or ():
         other.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends the workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import re
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from rich.console import Console
 
+from energon_cli.info.report import show_metadataset
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
@@ -243,6 +246,18 @@ def test_a_tree_of_200_leaves_has_a_line_for_each(datasets: Path, energon: RunEn
     assert done.code == 0
     assert len(done.out.splitlines()) == 200 + 6
     assert len({line.index("×") for line in done.out.splitlines() if "×" in line}) == 1, "columns are aligned"
+
+
+def test_a_name_wider_than_its_column_starts_beside_its_branch(datasets: Path, energon: RunEnergon) -> None:
+    document = energon("info", write_mix(datasets, train=[{"path": "a"}, {"path": "b"}]), "--json").json
+    node = next(leaves(document["splits"][0]["tree"]))
+    node["path"] = f"{'a_long_folder/' * 5}last"
+    screen = io.StringIO()
+    show_metadataset(Console(width=60, file=screen, force_terminal=True, color_system=None), document)
+    lines = [line.split("  ")[0] for line in screen.getvalue().splitlines()]
+    start = next(number for number, line in enumerate(lines) if line.startswith("├─ a_long_folder/"))
+    assert lines[start + 1].startswith("   ") or not lines[start + 1]  # it continues under its beginning
+    assert not any(line in ("├─", "└─") for line in lines)
 
 
 def test_a_split_that_is_another_metadataset_names_it(datasets: Path, energon: RunEnergon) -> None:

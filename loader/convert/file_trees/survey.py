@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ...accounting import Account
 from ...errors import ConfigError
 from ...format.documents import ImportWay, import_way
+from ...format.documents.next_command import quoted
 from ..tables.names import split_of_folder, subset_of_file
 from .file_names import (
     BINARY_TABLES,
@@ -205,13 +206,13 @@ def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> 
     records = [name for name in seen.archives if has_records(name)]
     others = [name for name in seen.archives if name not in {*tars, *records}]
     pieces: list[tuple[str, Sequence[str], str]] = [
+        ("annotation files", annotations, ""),  # before the files that they name
         ("tars", tars, "webdataset"),
         ("archives", others, ""),
-        ("records that this command does not read", records, ""),
         ("Parquet and Arrow tables", binary, "hf"),
         ("text tables", [name for name in tables if name not in {*binary}], ""),
-        ("annotation files", annotations, ""),
         ("files", [name for name in _data_files(tree, stems) if name not in annotations], "name"),
+        ("records that this command does not read", records, ""),
     ]
     present = [piece for piece in pieces if piece[1]]
     if len(present) != 1 or others or records or annotations:
@@ -258,7 +259,7 @@ class UnclearDataError(ConfigError):
     """There are several kinds of data in a tree.
 
     Attributes:
-        ways: How each can be imported; those by a command line are first.
+        ways: How each can be imported.
     """
 
     ways: Sequence[ImportWay] = ()
@@ -269,8 +270,8 @@ def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) 
         f"{what}: {len(names):,} ({sum(map(tree.size, names)):,} bytes), such as {names[0]}"
         for what, names, _ in present
     )
-    files = next((names for what, names, _ in present if what == "files"), ())
-    ways = sorted((_way(tree, *piece, files) for piece in present), key=lambda way: not way.words)
+    pieces = {what: names for what, names, _ in present}
+    ways = [_way(tree, *piece, pieces) for piece in present]
     fault = "there are several kinds of data" if len(present) > 1 else "these are imported one by one"
     error = UnclearDataError(
         f"{fault}, and it is unclear which is meant. {shown}", at=tree.path, hint="; ".join(map(str, ways))
@@ -279,29 +280,34 @@ def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) 
     return error
 
 
-def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, files: Sequence[str]) -> ImportWay:
+def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Mapping[str, Sequence[str]]) -> ImportWay:
     """Return how one of several kinds of data is imported, which may name the files next to it."""
     if kind == "name":
         return import_way(tree.path, "--group-by", "name", taken="the files alone")
     if what.startswith("records"):
-        return ImportWay(
-            f"read {posixpath.basename(names[0])} with its library, and write samples with loader.ShardWriter"
-        )
-    if tree.unit == "members":
-        return ImportWay(f"unpack the archive, and name {names[0]} as SOURCE")
-    if kind:
+        name = posixpath.basename(names[0])
+        return ImportWay(f"read {name} with its library, and write samples with loader.ShardWriter")
+    is_packed = tree.unit == "members"
+    if kind and not is_packed:
         return import_way(tree.path, "--from", kind, taken=f"the {what} alone")
+    packed, root = ([tree.path], os.path.splitext(tree.path)[0]) if is_packed else ([], tree.path)
+    files = pieces.get("files", ())
     sources, taken, options = [names[0]], f"{names[0]} alone", list[str]()
     if what == "archives":
         sources, taken = [*names[:_MAX_ABOUT]], "the archives" + (", which may name the files" if files else "")
-        folder = posixpath.commonpath(map(posixpath.dirname, files)) if files else ""
-        options = ["--root", os.path.join(tree.path, folder)] if files else []
+        options = ["--root", os.path.join(root, posixpath.commonpath(map(posixpath.dirname, files)))] if files else []
     elif what == "annotation files":
         stem = names[0].replace(subset_of_file(names[0]), "")  # files of all split parts belong together
         sources = [name for name in names if name.replace(subset_of_file(name), "") == stem]
         taken = "the annotations, which find their files"
-    paths = [os.path.join(tree.path, name) for name in sources]
-    return import_way(tree.path, *options, sources=paths, taken=taken)
+        packed += [os.path.join(root, name) for name in pieces.get("archives", ()) if not files]
+    way = import_way(tree.path, *options, sources=[os.path.join(root, name) for name in sources], taken=taken)
+    if not packed:
+        return way
+    module = "tarfile" if packed[0].lower().endswith(TAR_ENDINGS) else "zipfile"
+    lines = [*(["python", "-m", module, "-e", path, root] for path in packed), ["energon", *way.words]]
+    shown = " && ".join(" ".join(map(quoted, line)) for line in lines)
+    return ImportWay(f"for {taken}, unpack the archive first: {shown}")
 
 
 def _pieces(folder: str) -> tuple[str, ...]:

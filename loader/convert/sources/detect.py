@@ -136,7 +136,9 @@ def ways_to_import(path: str) -> Sequence[ImportWay]:
         if isinstance(source, FilesSource):
             source.survey()
     except UnclearDataError as error:
-        return error.ways
+        sources = error.ways[0].words[1:2] if len(error.ways) == 1 else ()  # an archive, whose contents may be unclear
+        packed = [way for source in sources if source != path for way in ways_to_import(source)]
+        return packed if packed and not packed[0].words else error.ways
     except (EnergonError, OSError):
         pass  # which the import names
     return [import_way(path)]

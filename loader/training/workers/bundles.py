@@ -7,23 +7,19 @@ send bundles of messages. The rank sets their size to the number of messages tha
 from __future__ import annotations
 
 import gc
-import importlib
 import multiprocessing
 import os
 import random
 import shutil
 import signal
-import sys
-import threading
 import time
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker, util
-from multiprocessing.context import BaseContext, ForkServerContext
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess, current_process
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
@@ -33,6 +29,7 @@ import torch
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.pin_memory import pin_memory
 
+from ...format.worker_pool import forking, settle_fork
 from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts
@@ -91,12 +88,9 @@ class _LaneWork:
             pass
 
     def _prepare(self) -> None:
-        # Inherited garbage of a fork is never collected here. Finalizers of the trainer's objects, such as other
-        # loaders, would end processes of the trainer, or wait for locks that its threads held at the fork.
         if self.is_forked:
-            restart_imports_of_other_threads()
-            forget_executors()
-        if self.options.gc_freeze_at_start or self.is_forked:
+            settle_fork()
+        elif self.options.gc_freeze_at_start:
             gc.freeze()
         if self.collects:
             gc.enable()
@@ -182,10 +176,8 @@ class WorkerBundles:
         self._meter = meter
         self._board = board
         self._options = options
-        method = "fork" if options.worker_type == "fork" else options.multiprocessing_context
-        self._context = _context(method)
-        has_cuda: bool = torch.cuda.is_initialized()  # type: ignore[no-untyped-call] # not annotated
-        if has_cuda and self._context.get_start_method() == "fork":
+        self._context = _context("fork" if options.worker_type == "fork" else options.multiprocessing_context)
+        if self._context.get_start_method() == "fork" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # not annotated
             warn_once(
                 "worker processes are forked after CUDA was initialised in this process, so hooks cannot use it; "
                 "if they do, pass multiprocessing_context='spawn' to the loader, or start() it before CUDA is used"
@@ -222,11 +214,7 @@ class WorkerBundles:
                 signals=signals,
             )
 
-        with _disabled_collector(), blocked_signals() as signals, warnings.catch_warnings():
-            # A trainer always has threads, at least those of torch.
-            warnings.filterwarnings(
-                "ignore", message=".*use of fork.* may lead to deadlocks", category=DeprecationWarning
-            )
+        with forking(), blocked_signals() as signals:
             started = WorkerProcess(
                 worker, make, context=self._context, stop=self._stop, ahead=self._options.prefetch_factor
             )
@@ -333,60 +321,9 @@ class WorkerBundles:
 
 def _context(start_method: str | None) -> Any:
     method = start_method or multiprocessing.get_start_method()
-    if method == "fork":
-        return multiprocessing.get_context(method)
-    from .bundles import start_context  # few programs need it
-
-    with blocked_signals():
-        resource_tracker.ensure_running()  # else the first worker's start does, and unblocks SIGINT and SIGTERM
-    return start_context(method)
-
-
-@contextmanager
-def _disabled_collector() -> Iterator[None]:
-    """Disable the garbage collector during a fork; the forked process freezes inherited garbage first."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def restart_imports_of_other_threads() -> None:
-    """Forget the modules that other threads were importing at the fork, so that this process imports them itself.
-
-    Python holds a lock for each module while a thread imports it. A fork copies the lock, but not the thread, so a
-    process that imports the same module would wait without end. Call it before this process starts threads.
-    """
-    bootstrap: Any = getattr(importlib, "_bootstrap", None)
-    locks: dict[str, Any] = getattr(bootstrap, "_module_locks", {})  # Python has no public way
-    own = threading.get_ident()
-    for name, reference in list(locks.items()):
-        lock = reference()
-        owner = getattr(lock, "owner", None)
-        if owner is not None and owner != own:
-            locks.pop(name, None)
-            sys.modules.pop(name, None)
-
-
-def forget_executors() -> None:
-    """Join no thread of an inherited executor at the end of this process; Python 3.13 does the same at a fork.
-
-    A process that a thread of an executor forked (a Ray actor, ``asyncio.to_thread``) would join itself, which is an
-    error, and end with exit code 1.
-    """
-    executors = sys.modules.get("concurrent.futures.thread")
-    getattr(executors, "_threads_queues", {}).clear()  # Python has no public way
-
-
-def start_context(method: str) -> BaseContext:
-    """Return the context that starts worker processes.
-
-    Args:
-        method: ``"fork"``, ``"spawn"`` or ``"forkserver"``.
-    """
+    if method != "fork":
+        with blocked_signals():
+            resource_tracker.ensure_running()  # else the first worker's start does, and unblocks SIGINT and SIGTERM
     return _ForkServer() if method == "forkserver" else multiprocessing.get_context(method)
 
 

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
-import pickle
+import signal
 import sqlite3
+import sys
+import threading
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from megatron.energon import get_loader
-from megatron.energon.flavors.webdataset import aggregator_pool
 from megatron.energon.flavors.webdataset.aggregator_pool import AggregatorPool, BaseAggregator
-from megatron.energon.flavors.webdataset.indexing import DuplicateSampleKeyError, IndexSample, SqliteIndexWriter
+from megatron.energon.flavors.webdataset.indexing import (
+    DuplicateSampleKeyError,
+    IndexSample,
+    IndexSamplePart,
+    SqliteIndexWriter,
+)
 from megatron.energon.metadataset.metadataset_v2 import AuxFilesystemReference
 from megatron.energon.wrappers.buffer import SavableSampleBuffer
 
@@ -27,6 +35,7 @@ from loader import (
     SavableDataset,
     StorageError,
     WorkerConfig,
+    WorkerError,
     get_train_dataset,
     random_access,
 )
@@ -64,7 +73,7 @@ def dataset_of(captions: Path, *, workers: int = 0, **options: Any) -> SavableDa
 # ------------------------------------------------------------------------------------------- indexes and pools
 
 
-def row(key: str, number: int) -> IndexSample:
+def row(key: Any, number: Any) -> IndexSample:
     return IndexSample(tar_file_id=0, sample_key=key, sample_index=number, byte_offset=0, byte_size=512)
 
 
@@ -79,6 +88,38 @@ def test_a_writer_of_an_index_refuses_what_it_cannot_write(tmp_path: Path) -> No
         SqliteIndexWriter(tmp_path / "index.sqlite", reset_tables=False)
     with pytest.raises(StorageError, match="cannot write this file"):
         SqliteIndexWriter(tmp_path / "no_folder/index.sqlite")
+
+
+def test_rows_of_an_index_come_from_any_iterable_and_a_key_twice_is_named(tmp_path: Path) -> None:
+    with SqliteIndexWriter(tmp_path / "index.sqlite") as writer:
+        writer.append_samples(row(key, number) for number, key in enumerate("ab"))
+        with pytest.raises(DuplicateSampleKeyError, match="'b'"):
+            writer.append_samples(row(key, number) for number, key in enumerate("cbd", 2))
+        writer.append_samples(iter([row("c", 2)]))
+
+
+def test_a_missing_field_of_a_row_is_named_with_its_sample(tmp_path: Path) -> None:
+    part = IndexSamplePart(
+        tar_file_id=0, sample_index=7, part_name="jpg", content_byte_offset=512, content_byte_size=None
+    )
+    with SqliteIndexWriter(tmp_path / "index.sqlite") as writer:
+        with pytest.raises(ConfigError, match=r"expected a value of sample_index, found None in .*sample_key='b'"):
+            writer.append_samples([row("a", 0), row("b", None)])
+        with pytest.raises(ConfigError, match=r"expected a value of sample_key, found None in .*sample_index=1"):
+            writer.append_samples([row(None, 1)])
+        with pytest.raises(ConfigError, match=r"content_byte_size, found None in .*sample_index=7, part_name='jpg'"):
+            writer.append_parts([part])
+        writer.append_samples([row("a", 0)])  # none was written
+
+
+def test_an_error_after_an_index_was_closed_is_the_one_that_is_raised(tmp_path: Path) -> None:
+    def fail() -> None:
+        with SqliteIndexWriter(tmp_path / "index.sqlite") as writer:
+            writer.close()
+            raise ValueError("of the user")
+
+    with pytest.raises(ValueError, match="of the user"):
+        fail()
 
 
 def test_media_are_added_to_an_index_without_its_samples_being_lost(tmp_path: Path) -> None:
@@ -113,19 +154,22 @@ class OddError(Exception):
         super().__init__(f"{first} and {second}")
 
 
-def pool_of(workers: int, *tasks: str) -> AggregatorPool[Any, Any, Any]:
-    def items_of(task: str) -> list[str]:
-        if task == "bad":
-            raise ValueError("a bad task")
-        if task == "killed":
-            os._exit(9)
-        if task == "key":
-            raise DuplicateSampleKeyError("k")
-        if task == "odd":
-            raise OddError("this", "that")
-        return [task]
+def items_of(task: str) -> Any:
+    if task == "bad":
+        raise ValueError("a bad task")
+    if task == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if task == "left":
+        os._exit(9)
+    if task == "odd":
+        raise OddError("this", "that")
+    if task == "lambda":
+        return [lambda: task]
+    return [task]
 
-    pool = AggregatorPool(workers, items_of, Collector())
+
+def pool_of(workers: int, *tasks: str, produce: Any = items_of) -> AggregatorPool[Any, Any, Any]:
+    pool = AggregatorPool(workers, produce, Collector(), batch_size=1)
     for task in tasks:
         pool.submit_task(task)
     return pool
@@ -134,22 +178,69 @@ def pool_of(workers: int, *tasks: str) -> AggregatorPool[Any, Any, Any]:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_pool_works_on_tasks_that_its_aggregator_adds_and_raises_their_errors(workers: int) -> None:
     assert pool_of(workers, "a", "more", "b").process() == ["a", "more", "b", "last"]
-    with pytest.raises(ValueError, match="a bad task"):
-        pool_of(workers, "a", "bad", "b").process()
+    pool = pool_of(workers, "a", "bad", "b")
+    with pytest.raises(ValueError, match="a bad task") as caught:
+        pool.process()
+    assert pool.aggregator.items == ["a"]
+    assert not workers or "in items_of" in caught.value.__notes__[0]  # where it was raised
+    assert multiprocessing.active_children() == []
 
 
-def test_errors_that_do_not_pickle_leave_a_worker_as_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aggregator_pool, "_produce", [pool_of(1).user_produce_data])
-    with pytest.raises(DuplicateSampleKeyError) as kept:
-        aggregator_pool._items_of("key")
-    assert str(pickle.loads(pickle.dumps(kept.value))) == str(kept.value)
+def test_errors_of_workers_that_do_not_pickle_arrive_as_texts() -> None:
+    def fail(_: str) -> list[str]:
+        raise DuplicateSampleKeyError("k")
+
+    with pytest.raises(DuplicateSampleKeyError, match="'k'"):
+        pool_of(1, "key", produce=fail).process()
     with pytest.raises(RuntimeError, match="OddError: this and that"):
-        aggregator_pool._items_of("odd")
+        pool_of(1, "odd").process()
+    with pytest.raises(AttributeError, match="Can't pickle"):
+        pool_of(1, "lambda").process()
 
 
-def test_a_killed_worker_ends_the_pool() -> None:
-    with pytest.raises(Exception, match="terminated abruptly"):
-        pool_of(1, "killed").process()
+@pytest.mark.parametrize(("task", "how"), [("killed", "was killed by signal 9"), ("left", "ended with code 9")])
+def test_a_dead_worker_ends_the_pool_with_its_exit_code_and_task(task: str, how: str) -> None:
+    with pytest.raises(WorkerError, match=f"{how} while it worked on task 1, '{task}'"):
+        pool_of(2, "a", task, "b").process()
+    assert multiprocessing.active_children() == []
+
+
+def test_large_tasks_and_items_fill_no_pipe() -> None:
+    tasks = [letter * (1 << 20) for letter in "abcdef"]
+    assert pool_of(1, *tasks).process() == tasks
+
+
+class Finalized:
+    """Garbage that ends a process which inherited it, and collects it."""
+
+    def __init__(self) -> None:
+        self.cycle, self.process = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.process:
+            os._exit(3)
+
+
+def test_workers_of_a_process_with_threads_leave_its_garbage_alone() -> None:
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    gc.disable()
+    try:
+        Finalized()
+        assert pool_of(2, "a", "b", produce=lambda task: [task, gc.collect() < 0]).process() == ["a", False, "b", False]
+    finally:
+        gc.enable()
+        done.set()
+        thread.join()
+
+
+def test_workers_return_objects_of_the_classes_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
+    main = ModuleType("__main__")
+    exec("class Item:\n    pass", vars(main))
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    (item,) = pool_of(1, "a", produce=lambda _: [main.Item()]).process()
+    assert type(item) is main.Item
 
 
 def test_an_auxiliary_folder_is_resolved_before_it_is_read() -> None:

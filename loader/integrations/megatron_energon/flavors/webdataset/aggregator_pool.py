@@ -4,18 +4,20 @@ import pickle
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from loader.format.worker_pool import stream_from_workers
+
 __all__ = ["AggregatorPool", "BaseAggregator"]
+
+_SHOWN = 200  # characters of a task in an error
 
 T_input_data = TypeVar("T_input_data")
 T_aggregation_data = TypeVar("T_aggregation_data")
 T_result = TypeVar("T_result")
-
-_produce: list[Callable[[Any], Iterable[Any]]] = []  # of a worker process
 
 
 class BaseAggregator(ABC, Generic[T_aggregation_data, T_result]):
@@ -62,7 +64,7 @@ class AggregatorPool(Generic[T_input_data, T_aggregation_data, T_result]):
         self.user_produce_data = user_produce_data
         self.aggregator = aggregator
         self.batch_size = batch_size
-        self._tasks: deque[T_input_data] = deque()
+        self._tasks: list[T_input_data] = []
 
     def submit_task(self, task: T_input_data) -> None:
         """Add a task; the aggregator may add some, too."""
@@ -73,42 +75,55 @@ class AggregatorPool(Generic[T_input_data, T_aggregation_data, T_result]):
 
         Raises:
             Exception: The error of a task or of the aggregator, which ends the work.
-            concurrent.futures.process.BrokenProcessPool: A process was killed.
+            WorkerError: A process died; the message names its exit code or signal, and its task.
         """
         self.aggregator.on_start(self)
-        if self.num_workers:
-            with ProcessPoolExecutor(
-                self.num_workers, get_context("fork"), initializer=_produce.append, initargs=(self.user_produce_data,)
-            ) as workers:
-                self._aggregate(workers)
-        else:
-            while self._tasks:
-                self._pass_on(list(self.user_produce_data(self._tasks.popleft())))
+        while tasks := self._tasks:
+            self._tasks = []
+            with closing(self._batches(tasks)) as batches:
+                for items in batches:
+                    self.aggregator.on_item(items, self)
         self.aggregator.on_finish(self)
         return self.aggregator.get_final_result_data()
 
-    def _aggregate(self, workers: ProcessPoolExecutor) -> None:
-        waiting: deque[Future[list[T_aggregation_data]]] = deque()
-        try:
-            while self._tasks or waiting:
-                while self._tasks:
-                    waiting.append(workers.submit(_items_of, self._tasks.popleft()))
-                self._pass_on(waiting.popleft().result())
-        finally:
-            for future in waiting:
-                future.cancel()
+    def _batches(self, tasks: Sequence[T_input_data]) -> Generator[list[T_aggregation_data], None, None]:
+        if not self.num_workers:
+            for task in tasks:
+                yield from self._batches_of(task)
+            return
+        # Only names are sent to the workers, which a pipe always has space for: they inherit the tasks.
+        named = {f"task {number}, {task!r}"[:_SHOWN]: task for number, task in enumerate(tasks)}
 
-    def _pass_on(self, items: list[T_aggregation_data]) -> None:
-        for start in range(0, len(items), self.batch_size):
-            self.aggregator.on_item(items[start : start + self.batch_size], self)
+        def work(name: str) -> Generator[bytes, None, None]:
+            try:
+                yield from map(pickle.dumps, self._batches_of(named[name]))
+            except Exception as error:  # noqa: BLE001 - raised in the turn of its task
+                yield _packed(error)
+            yield b""
+
+        arrived, turn = [deque[bytes]() for _ in tasks], 0
+        with closing(stream_from_workers(work, [*named], workers=self.num_workers, apart=True)) as results:
+            for number, packed in results:
+                arrived[number].append(packed)
+                while turn < len(tasks) and arrived[turn]:
+                    if data := arrived[turn].popleft():
+                        items = pickle.loads(data)  # noqa: S301 - its own
+                        if isinstance(items, Exception):
+                            raise items
+                        yield items
+                    else:
+                        turn += 1
+
+    def _batches_of(self, task: T_input_data) -> Iterable[list[T_aggregation_data]]:
+        items = iter(self.user_produce_data(task))
+        return iter(lambda: [*islice(items, self.batch_size)], [])
 
 
-def _items_of(task: Any) -> list[Any]:
+def _packed(error: Exception) -> bytes:
+    text = "".join(traceback.format_exception(error))
     try:
-        return list(_produce[-1](task))
-    except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
-        except Exception:  # noqa: BLE001 - of the error's own class
-            raise RuntimeError("".join(traceback.format_exception(error))) from None
-        raise
+        error.add_note(text)
+        pickle.loads(packed := pickle.dumps(error))  # noqa: S301 - its own
+    except Exception:  # noqa: BLE001 - of the error's own class
+        return pickle.dumps(RuntimeError(text))
+    return packed

@@ -3,8 +3,8 @@
 import os
 import re
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -112,28 +112,28 @@ class SqliteIndexWriter:
         except sqlite3.Error as error:
             raise disk_error(self._path, error) from error
 
-    def append_samples(self, rows: Sequence[IndexSample]) -> None:
+    def append_samples(self, rows: Iterable[IndexSample]) -> None:
         """Append samples: all of them, or none.
 
         Raises:
             DuplicateSampleKeyError: The key of a sample is in the index, or twice in the rows.
-            ConfigError: The writer is closed, or a shard has two samples of one number.
+            ConfigError: The writer is closed, a shard has two samples of one number, or a field is None.
         """
         self._append("samples", rows)
 
-    def append_parts(self, rows: Sequence[IndexSamplePart]) -> None:
+    def append_parts(self, rows: Iterable[IndexSamplePart]) -> None:
         """Append parts of samples: all of them, or none.
 
         Raises:
-            ConfigError: The writer is closed, or two parts of a sample have one place.
+            ConfigError: The writer is closed, two parts of a sample have one place, or a field is None.
         """
         self._append("sample_parts", rows)
 
-    def append_media_metadata_batch(self, rows: Sequence[IndexMediaMetadata]) -> None:
+    def append_media_metadata_batch(self, rows: Iterable[IndexMediaMetadata]) -> None:
         """Append or replace the metadata of media files: all of them, or none.
 
         Raises:
-            ConfigError: The writer is closed.
+            ConfigError: The writer is closed, or a field is None.
         """
         self._append("media_metadata", rows, verb="REPLACE")
 
@@ -161,21 +161,26 @@ class SqliteIndexWriter:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.close()
+        if self._database is not None:  # else an error after close() would be lost
+            self.close()
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
             raise ConfigError("this writer of an index is closed", at=str(self._path))
         return self._database
 
-    def _append(self, table: str, rows: Sequence[Any], verb: str = "INSERT") -> None:
+    def _append(self, table: str, rows: Iterable[Any], verb: str = "INSERT") -> None:
+        rows = [*rows]  # an iterator has each only once, and an error names one
         values = list(map(astuple, rows))
-        database = self._open()
         if not values:
             return
+        for row, of_row in zip(rows, values, strict=True):
+            if None in of_row:
+                fault = f"expected a value of {fields(row)[of_row.index(None)].name}, found None in {row}"
+                raise ConfigError(fault, at=str(self._path))
         marks = ", ".join("?" * len(values[0]))
         try:
-            with database:  # all rows, or none
+            with self._open() as database:  # all rows, or none
                 database.executemany(f"{verb} INTO {table} VALUES ({marks})", values)
         except sqlite3.IntegrityError as error:
             if "sample_key" in str(error):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import gc
 import json
 import os
 import pkgutil
@@ -150,6 +151,7 @@ if __name__ == "__main__":
     for package in PACKAGES:
         for module in pkgutil.iter_modules(import_module(package).__path__, f"{package}."):
             import_module(module.name)
+    gc.freeze()  # no collection in a fork visits, and so copies, what is imported
     given = serve()
     if given is not None:
         run_as_main(given)

@@ -111,7 +111,7 @@ def test_a_program_that_ends_within_an_iteration_prints_nothing(
     data = write_dataset(tmp_path / "data", {"a.tar": texts(0, 20)})
     script = tmp_path / "program.py"
     script.write_text(RUNNING.format(arguments=[str(data), *workers]))
-    assert scripts.run(script, folder=tmp_path) == ""
+    assert scripts.run(script, folder=tmp_path, whole_end=True) == ""
     assert script.with_suffix(".err").read_text() == ""
 
 

@@ -15,7 +15,6 @@ from ...dataset.dataset import Dataset
 from ...dataset.query import SampleQuery
 from ...dataset.records import as_bytes
 from ...errors import ConfigError, FormatError
-from ...format.index.fresh_shard import open_fresh_shard
 from ...format.tar.names import decode_name, is_outside_name, printable, split_member_name
 from ...format.tar.scan import TarScan, read_members
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
@@ -235,7 +234,7 @@ def outside_members(folder: Dataset, account: Account) -> bool:
     """
     has_outside = False
     for shard in folder.tar_index.shards:
-        with open_fresh_shard(folder.storage, folder.tar_index, shard) as file:
+        with folder.open_shard(shard) as file:
             scan = TarScan(file.size_bytes, shard.name)
             names: list[bytes] = []
             for batch in read_members(file, scan):
@@ -272,7 +271,7 @@ def copy_shards(
             if on_progress is not None:
                 on_progress(shard.first_sample, len(index))
             path = os.path.join(target.folder, *shard.name.split("/"))
-            with open_fresh_shard(storage, index, shard) as source:
+            with folder.open_shard(shard) as source:
                 try:
                     os.makedirs(os.path.dirname(path), exist_ok=True)
                     if link and isinstance(storage, LocalStorage):

@@ -13,7 +13,6 @@ from ...dataset.opening import folder_at
 from ...errors import ConfigError, StorageError
 from ...format.documents.split_config import format_split_config
 from ...format.index.current import shard_index_with_offsets
-from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.journal import save_scans
 from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex
@@ -247,7 +246,7 @@ def place_shards(inputs: Sequence[MergeInput], target: LocalStorage, final: str,
 def _check_unchanged(one: MergeInput, shard: ShardEntry) -> None:
     storage = one.folder.storage
     if isinstance(storage, LocalStorage) and storage.stat(shard.name) != shard.info:
-        open_fresh_shard(storage, one.index, shard).close()  # compares headers: another time alone is no fault
+        one.folder.open_shard(shard).close()  # compares headers: another time alone is no fault
 
 
 def _link(source: str, path: str, final_folder: str, how: ShardSource) -> None:

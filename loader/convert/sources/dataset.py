@@ -17,7 +17,6 @@ from ...dataset.unprepared import find_tars, is_prepared
 from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import DatasetIndex
-from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.names import is_outside_name
@@ -77,7 +76,7 @@ class DatasetSource(Source):
                 numbers = (self.samples[low:high] - first).tolist()
             if not numbers:
                 continue
-            open_fresh_shard(storage, index, shard).close()
+            folder.open_shard(shard).close()
             names = [] if splits is None else [splits.name(first + number) or NO_SPLIT for number in numbers]
             rows = _rows(
                 index.shard_index(shard), shard.info, storage.path(shard.name), numbers, names, wanted, account

@@ -22,7 +22,6 @@ from ...dataset.opening import dataset_at
 from ...errors import ConfigError, EnergonError, SampleError, TrustError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
-from ...format.index.fresh_shard import open_fresh_shard
 from ...storage import AscendingFile, ReadableFile
 from .values import (
     PartValues,
@@ -197,7 +196,7 @@ class _Reader:
         if folder.records is None and len(task.samples):
             first, last = (folder.tar_index.parts(int(task.samples[place])) for place in (0, -1))
             shard = folder.index.shard_of(int(task.samples[0]))
-            self._file = open_fresh_shard(folder.storage, folder.tar_index, shard)
+            self._file = folder.open_shard(shard)
             if folder.storage.checks_versions and first and last:  # each read would be a request
                 apart = (last[-1].offset + last[-1].size_bytes - first[0].offset) // len(task.samples)
                 self._file = AscendingFile(self._file, _DENSE_READ if apart < _MAX_DENSE else _SPARSE_READ)

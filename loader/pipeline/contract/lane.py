@@ -86,6 +86,7 @@ class Lane:
         neighbours: The other lanes of the worker, whose items complete the last batch of this one; None if the lane
             ends alone.
         recorder: Measures what the stages do; None if nothing is measured.
+        deals: The lanes of the run take micro-batches of its only source in turn, if it is small.
 
     Attributes:
         shared: Objects that stages of the chain share, by their types.
@@ -100,6 +101,7 @@ class Lane:
         "__weakref__",
         "context",
         "count",
+        "deals",
         "failures",
         "inputs",
         "last_sample",
@@ -126,9 +128,11 @@ class Lane:
         path: str = "",
         neighbours: Neighbours | None = None,
         recorder: WorkerRecorder | None = None,
+        deals: bool = False,
     ) -> None:
         self.number = self.root_number = number
         self.count = count
+        self.deals = deals
         self.path = path
         self.seed = seed
         self.failures = failures
@@ -159,6 +163,7 @@ class Lane:
             path=f"{self.path}{place}/",
             neighbours=self.neighbours,
             recorder=self.recorder,
+            deals=self.deals,
         )
         child.shares_pass = self.shares_pass
         child.shared = self.shared
@@ -184,6 +189,7 @@ class Lane:
             context=self.context,
             last_sample=self.last_sample,
             path=self.path,
+            deals=self.deals,
         )
 
 

@@ -6,6 +6,7 @@ Where a lane ends, the other lanes of the same worker follow, so that at most on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any, Protocol
 
 from ...order import mix
@@ -153,21 +154,10 @@ class Lane:
             key: The key of the stage in the ids of its items, if it opens the input now: statistics find the sources
                 of items by it.
         """
-        child = Lane(
-            self.number,
-            self.count,
-            seed=child_seed(self.seed, place),
-            failures=self.failures,
-            context=self.context,
-            last_sample=self.last_sample,
-            path=f"{self.path}{place}/",
-            neighbours=self.neighbours,
-            recorder=self.recorder,
-            deals=self.deals,
-        )
-        child.shares_pass = self.shares_pass
-        child.shared = self.shared
-        child.root_number = self.root_number
+        child = copy(self)
+        child.seed = child_seed(self.seed, place)
+        child.path = f"{self.path}{place}/"
+        child.readers, child.inputs = None, None if self.recorder is None else {}
         if key is not None and self.inputs is not None:
             self.inputs.setdefault(key, {})[place] = child
         return child

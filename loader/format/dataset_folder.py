@@ -115,16 +115,24 @@ class DatasetFolder:
 
     @cached_property
     def _split_name(self) -> str:
+        return self._named("split_config", self._requested_split, SPLIT_YAML)
+
+    def loaded_part(self, split_part: str) -> str:
+        """Return the split part to load where one is requested: another one if ``dataset.yaml`` names it."""
+        return self._named("split_part", split_part, ALL_PARTS) if split_part != ALL_PARTS else split_part
+
+    def _named(self, key: str, requested: str, default: str) -> str:
+        """Return the value of a key of ``dataset.yaml``, or the requested one, with a warning if that has no effect."""
         document = self._config_document
-        named = self.config and self.config.split_config if document and b"split_config" in document else None
-        if named and self._requested_split not in (SPLIT_YAML, named):
+        named = self.config and self.config.extra.get(key) if document and key.encode() in document else None
+        if named and requested not in (default, named):
             warnings.warn(
-                f"split_config={self._requested_split!r} has no effect: "
+                f"{key}={requested!r} has no effect: "
                 f"{self.storage.path(f'{FOLDER}/{self._config_name}')} names {named!r}",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=1,  # so that it is shown once
             )
-        return named or self._requested_split
+        return str(named or requested)
 
     @property
     def split(self) -> SplitConfig | None:

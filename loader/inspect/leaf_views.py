@@ -79,10 +79,11 @@ class _Samples:
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = _open_folder(leaf)
-        ranges = self._folder.samples_of_part(leaf.split_part, excluded_shards=True)
-        self._filter = self._folder.filter_of_part(leaf.split_part, leaf.filter)
+        part = self._folder.loaded_part(leaf.split_part)
+        ranges = self._folder.samples_of_part(part, excluded_shards=True)
+        self._filter = self._folder.filter_of_part(part, leaf.filter)
         if self._filter is not None:
-            ranges = self._folder.rows_of_part(self._filter, leaf.split_part)
+            ranges = self._folder.rows_of_part(self._filter, part)
         start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)
         self._ranges = _cut(ranges, start, stop)
         self._numbers = Selection(self._ranges)

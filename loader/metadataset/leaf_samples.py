@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 
 from ..arrays import IntArray
@@ -11,7 +12,7 @@ from ..format.dataset_folder import DatasetFolder
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
-from ..format.nv_meta import SPLIT_YAML
+from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..format.records.record_file import open_record_path
 from .documents.leaf_plan import JoinPlan, LeafPlan
 from .joins.open_join import open_join
@@ -41,7 +42,9 @@ class LeafCounter:
         elif is_record_file(leaf.path):
             whole, folder = self._records(leaf.path, leaf.filter), None
         else:
-            folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML, leaf.meta_folder)
+            folder = self._folder(leaf.path, leaf.split_config, leaf.dataset_config, leaf.meta_folder)
+            part = folder.loaded_part(leaf.split_part)
+            leaf = replace(leaf, request=replace(leaf.request, split_part=part))
             kept = self._filter(folder, leaf.split_part, leaf.filter)
             if folder.split is not None and leaf.split_part in folder.split.sample_ranges:
                 return _count_in_ranges(folder, kept, leaf)
@@ -81,8 +84,9 @@ class LeafCounter:
         return len(open_join(join))
 
 
-def _open_folder(path: str, split_config: str, meta_folder: str | None) -> DatasetFolder:
-    return DatasetFolder(path, split_config=split_config, meta_folder=meta_folder)
+def _open_folder(path: str, split: str | None, config: str | None, meta_folder: str | None) -> DatasetFolder:
+    split, config = split or SPLIT_YAML, config or DATASET_YAML
+    return DatasetFolder(path, split_config=split, dataset_config=config, meta_folder=meta_folder)
 
 
 def _open_filter(folder: DatasetFolder, split_part: str, name: str | None) -> FilterRows | None:

@@ -217,8 +217,8 @@ def test_a_subclass_of_a_decoder_is_another_pipeline(captions: Path) -> None:
         pass
 
     state = loader.get_loader(dataset_of(captions)).save_state_rank()
-    for options in ({}, {"image_decode": "pilrgb"}):
-        again = loader.get_loader(dataset_of(captions, kind=OwnDecoder, **options))
+    for form in ("torchrgb", "pilrgb"):
+        again = loader.get_loader(dataset_of(captions, kind=OwnDecoder, image_decode=form))
         with pytest.raises(StateError, match=r'decoder "SampleDecoder\(.* → "OwnDecoder\('):
             again.restore_state_rank(state)
 

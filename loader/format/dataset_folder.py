@@ -126,12 +126,9 @@ class DatasetFolder:
         document = self._config_document
         named = self.config and self.config.extra.get(key) if document and key.encode() in document else None
         if named and requested not in (default, named):
-            warnings.warn(
-                f"{key}={requested!r} has no effect: "
-                f"{self.storage.path(f'{FOLDER}/{self._config_name}')} names {named!r}",
-                UserWarning,
-                stacklevel=1,  # so that it is shown once
-            )
+            file = self.storage.path(f"{FOLDER}/{self._config_name}")
+            text = f"{key}={requested!r} has no effect: {file} names {named!r}"
+            warnings.warn(text, stacklevel=1)  # of this line, so that it is shown once
         return str(named or requested)
 
     @property

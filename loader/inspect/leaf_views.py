@@ -10,13 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import EnergonError, TrustError
-from ..format.dataset_folder import DatasetFolder
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import open_file_filter
-from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..format.records.record_file import RecordReader, open_record_path, record_number
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
+from ..metadataset.joins.files import open_member
 from ..metadataset.joins.open_join import open_join
 from .fields import FieldView
 from .sample_view import (
@@ -65,20 +64,11 @@ def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
     return _Samples(leaf, request)
 
 
-def _open_folder(dataset: LeafPlan | JoinMember) -> DatasetFolder:
-    return DatasetFolder(
-        dataset.path,
-        split_config=dataset.split_config or SPLIT_YAML,
-        dataset_config=dataset.dataset_config or DATASET_YAML,
-        meta_folder=dataset.meta_folder,
-    )
-
-
 class _Samples:
     """A split part of a prepared dataset; with a filter, its numbers are those of the filter's rows."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
-        self._folder = _open_folder(leaf)
+        self._folder = open_member(leaf)
         part = self._folder.loaded_part(leaf.split_part)
         ranges = self._folder.samples_of_part(part, excluded_shards=True)
         self._filter = self._folder.filter_of_part(part, leaf.filter)
@@ -211,7 +201,7 @@ class _Member:
     """One dataset of a join."""
 
     def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
-        self.folder = _open_folder(member)
+        self.folder = open_member(member)
         self._label = member.name if member.name is not None else f"{number} {os.path.basename(member.path)}"
         self._build = None if request.crude else make_build(self.folder, request)
         self._request = request

@@ -23,7 +23,7 @@ from ...format.dataset_folder import DatasetFolder
 from ...format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
-from ..documents.leaf_plan import JoinMember
+from ..documents.leaf_plan import JoinMember, LeafPlan
 
 _VERSION = 1
 """Version of the algorithm and format of rows; part of the hash, so another version does not use existing files."""
@@ -62,8 +62,8 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     meta_folder: str = ""
 
 
-def open_member(member: JoinMember) -> DatasetFolder:
-    """Open a dataset of a join.
+def open_member(member: JoinMember | LeafPlan) -> DatasetFolder:
+    """Open a dataset of a join, or of a leaf.
 
     Raises:
         StorageError: The dataset is missing, or not prepared.

@@ -171,16 +171,11 @@ class Lane:
 
     def sibling(self, number: int) -> Lane:
         """Return another lane of the run, to rebuild its items for this one."""
-        return Lane(
-            number,
-            self.count,
-            seed=self.seed,
-            failures=self.failures,
-            context=self.context,
-            last_sample=self.last_sample,
-            path=self.path,
-            deals=self.deals,
-        )
+        other = copy(self)
+        other.number = other.root_number = number
+        other.shared, other.shares_pass = {}, False
+        other.neighbours = other.recorder = other.readers = other.inputs = None
+        return other
 
 
 def child_seed(seed: int, place: int) -> int:

@@ -188,16 +188,21 @@ class Dataset(ABC):
 
     @cached_property
     def _split_name(self) -> str:
+        return self._named("split_config", self.ref.split_file, SPLIT_YAML)
+
+    def loaded_part(self, split_part: str) -> str:
+        """Return the split part to load where one is requested: another one if ``dataset.yaml`` names it."""
+        return self._named("split_part", split_part, ALL_PARTS) if split_part != ALL_PARTS else split_part
+
+    def _named(self, key: str, requested: str, default: str) -> str:
+        """Return the value of a key of ``dataset.yaml``, or the requested one, with a warning if that has no effect."""
         document = self._config_document
-        named = self.config and self.config.split_config if document and b"split_config" in document else None
-        if named and self.ref.split_file not in (SPLIT_YAML, named):
-            warnings.warn(
-                f"split_config={self.ref.split_file!r} has no effect: "
-                f"{self.storage.path(f'{FOLDER}/{self.ref.dataset_file}')} names {named!r}",
-                UserWarning,
-                stacklevel=2,
-            )
-        return named or self.ref.split_file
+        named = self.config and self.config.extra.get(key) if document and key.encode() in document else None
+        if named and requested not in (default, named):
+            file = self.storage.path(f"{FOLDER}/{self.ref.dataset_file}")
+            text = f"{key}={requested!r} has no effect: {file} names {named!r}"
+            warnings.warn(text, stacklevel=1)  # of this line, so that it is shown once
+        return str(named or requested)
 
     @property
     def split(self) -> SplitConfig | None:

@@ -96,6 +96,9 @@ class SingleFile(RecordDataset):
         uuid = f"{zlib.crc32(repr(layout.shards).encode()):08x}"
         return RecordIndex(self.storage, uuid, layout, files={0: self._opened})
 
+    def loaded_part(self, split_part: str) -> str:
+        return split_part
+
     def column_names(self) -> list[str]:
         return []
 

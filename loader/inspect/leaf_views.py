@@ -9,12 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..dataset.dataset import Dataset
-from ..dataset.opening import dataset_at
 from ..errors import EnergonError, TrustError
-from ..format.dataset_ref import DatasetRef
 from ..format.documents.subset import resolve_subset
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
+from ..metadataset.joins.files import open_member
 from ..metadataset.joins.open_join import open_join
 from .fields import FieldView
 from .sample_view import (
@@ -60,26 +58,16 @@ def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
     return _Samples(leaf, request)
 
 
-def _open_folder(dataset: LeafPlan | JoinMember) -> Dataset:
-    return dataset_at(
-        DatasetRef(
-            dataset.path,
-            split_config=dataset.split_config,
-            dataset_config=dataset.dataset_config,
-            meta_folder=dataset.meta_folder,
-        )
-    )
-
-
 class _Samples:
     """A split part of a dataset, or a file of samples; with a filter, its numbers are those of the filter's rows."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
-        self._folder = _open_folder(leaf)
-        ranges = self._folder.samples_of_part(leaf.split_part, excluded_shards=True)
-        self._filter = self._folder.filter_of_part(leaf.split_part, leaf.filter)
+        self._folder = open_member(leaf)
+        part = self._folder.loaded_part(leaf.split_part)
+        ranges = self._folder.samples_of_part(part, excluded_shards=True)
+        self._filter = self._folder.filter_of_part(part, leaf.filter)
         if self._filter is not None:
-            ranges = self._folder.rows_of_part(self._filter, leaf.split_part)
+            ranges = self._folder.rows_of_part(self._filter, part)
         start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)
         self._ranges = _cut(ranges, start, stop)
         self._numbers = Selection(self._ranges)
@@ -177,7 +165,7 @@ class _Member:
     """One dataset of a join."""
 
     def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
-        self.folder = _open_folder(member)
+        self.folder = open_member(member)
         self._label = member.name if member.name is not None else f"{number} {os.path.basename(member.path)}"
         self._build = None if request.crude else make_build(self.folder, request)
         self._request = request

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 
 from ..arrays import IntArray
@@ -13,7 +14,6 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
-from ..format.nv_meta import SPLIT_YAML
 from ..format.records.record_file import open_record_path
 from .documents.leaf_plan import JoinPlan, LeafPlan
 from .joins.open_join import open_join
@@ -43,7 +43,9 @@ class LeafCounter:
         elif is_record_file(leaf.path):
             whole, folder = self._records(leaf.path, leaf.filter), None
         else:
-            folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML, leaf.meta_folder)
+            folder = self._folder(leaf.path, leaf.split_config, leaf.dataset_config, leaf.meta_folder)
+            part = folder.loaded_part(leaf.split_part)
+            leaf = replace(leaf, request=replace(leaf.request, split_part=part))
             kept = self._filter(folder, leaf.split_part, leaf.filter)
             if folder.split is not None and leaf.split_part in folder.split.sample_ranges:
                 return _count_in_ranges(folder, kept, leaf)
@@ -83,8 +85,8 @@ class LeafCounter:
         return len(open_join(join))
 
 
-def _open_folder(path: str, split_config: str, meta_folder: str | None) -> Dataset:
-    return folder_at(DatasetRef(path, split_config=split_config, meta_folder=meta_folder))
+def _open_folder(path: str, split: str | None, config: str | None, meta_folder: str | None) -> Dataset:
+    return folder_at(DatasetRef(path, split_config=split, dataset_config=config, meta_folder=meta_folder))
 
 
 def _open_filter(folder: Dataset, split_part: str, name: str | None) -> FilterRows | None:

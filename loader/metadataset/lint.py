@@ -300,7 +300,7 @@ def _work(dataset: _Dataset, parts: tuple[str, ...], level: str) -> _Work:
         split = folder.split.split_parts if folder.split else {}
     except EnergonError:
         return _Work(split_parts=None, total=1)  # its lint reports the fault
-    known = tuple(part for part in parts if part in split)
+    known = tuple(part for part in dict.fromkeys(map(folder.loaded_part, parts)) if part in split)
     counts = [folder.shard_counts.get(shard, 0) for part in known for shard in split[part]]
     return _Work(split_parts=known, total=sum(counts) if level == "decode" else len(counts))
 

@@ -18,6 +18,9 @@ import pytest
 from loader import DefaultTaskEncoder, Sample, TextSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
 from loader.errors import ConfigError, TrustError
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
+from loader.metadataset.leaf_samples import LeafCounter
+from loader.metadataset.plans.plan_leaves import plan_leaves
+from loader.training.factories.dataset_from_config import get_dataset_from_config
 from tests.elastic_runs import Pipeline, Spread, check_every_save
 from tests.unit.metadataset.joined_data import JoinedData, filling, join_of
 
@@ -93,6 +96,22 @@ def test_a_joiner_is_given_the_samples_of_a_row(data: JoinedData, joiner: dict[s
     assert samples(prepared(data, join)) == [
         (f"{shards[key]}.tar/{key}", f"p/{key}", none if key[-1] == "7" else f"q/{key}{by}") for key in WHOLE
     ]
+
+
+@pytest.mark.filterwarnings("ignore:split_part='train' has no effect:UserWarning")
+def test_the_split_part_that_a_member_names_in_its_dataset_file_is_joined_counted_and_loaded(data: JoinedData) -> None:
+    for name, shards in (("p", ["p0", "p2"]), ("q", ["q0", "q1"])):
+        data.set_split(name, {"train": shards[:1], "later": shards[1:]})
+        file = data.folder / name / ".nv-meta/dataset.yaml"
+        file.write_text(f"{file.read_text()}split_part: later\n")
+    join = join_of("p", {"path": "q", "nonmatch": "skip"}, joiner=BY_CLASS)
+    assert [key for key, *_ in samples(prepared(data, join))] == [f"p2.tar/{key}" for key in ("14", "15", "16")]
+    plain = data.write("plain.yaml", {"train": {"path": "p", "split_part": "train"}})
+    [leaf] = plan_leaves(str(plain), split_part="train", training=True)
+    assert LeafCounter().count(leaf) == 26
+    dataset = get_val_dataset(plain, split_part="train", worker_config=config(), batch_size=1)
+    assert [batch.text for batch in get_loader(dataset)] == [[f"p/{key}"] for key in WHOLE[14:]]
+    assert len(get_dataset_from_config(data.folder / "p", split_part="train", worker_config=config())) == 26
 
 
 def test_a_subset_chooses_rows(data: JoinedData) -> None:

@@ -260,6 +260,33 @@ class Taken(BaseWrapperDataset[Any]):
         yield from self.dataset
 
 
+def small_batches(data: Path, config: WorkerConfig) -> SavableDataset[Any]:
+    """Return batches of a dataset that has fewer than four samples for each of 48 lanes."""
+    return get_train_dataset(
+        data, batch_size=4, shuffle_buffer_size=10, max_samples_per_sequence=5, worker_config=config
+    )
+
+
+def test_each_epoch_of_a_small_dataset_below_a_user_dataset_arrives_whole_and_resumes(data: Path) -> None:
+    def build(config: WorkerConfig) -> SavableDataset[Any]:
+        return Taken(Taken(small_batches(data, config)))
+
+    pipeline = Pipeline(build=build, batches=100, lanes=48)
+    check_every_save(pipeline, Spread(2), [Spread(1), Spread(3, 2), Spread(4)], every=12)
+    loader = get_savable_loader(build(pipeline.config(0, Spread())))
+    run = [text for batch in islice(loader, 80) for text in batch.text]
+    epochs = [run[:157], run[157:314]]
+    assert all(len(set(epoch)) == 157 for epoch in epochs)
+    assert epochs[0] != epochs[1]
+    assert loader.save_state_rank()["deal"] == 4
+
+
+def test_lanes_deal_no_small_dataset_below_a_user_dataset_of_two(data: Path) -> None:
+    both = Mixed(small_batches(data, ALONE), small_batches(data, ALONE), ALONE)
+    assert "deal" not in get_savable_loader(both).save_state_rank()
+    assert get_savable_loader(small_batches(data, ALONE)).save_state_rank()["deal"] == 4
+
+
 class Announced(BaseWrapperDataset[Any]):
     """Yields a sample of its own after every second one."""
 

@@ -206,5 +206,7 @@ def test_a_command_tries_a_host_that_never_answered_three_times(
     with HOSTS[cause]() as url:
         done = run_in_this_process(capfd, monkeypatch)(*command.format(url).split())
     assert done.code == 1
-    assert re.search(rf"{cause} after 3 tries in \d+ s\n +at: {re.escape(url)}/a.*\n +hint: check the network", done.err)
+    assert re.search(
+        rf"{cause} after 3 tries in \d+ s\n +at: {re.escape(url)}/a.*\n +hint: check the network", done.err
+    )
     assert not (tmp_path / "out").exists()

@@ -39,13 +39,15 @@ _KEYS = (
     "tags",
     "key_format",
 )
+SPLIT_KEYS = ("split_config", "split_part")
+"""Keys for the split file in ``.nv-meta`` and the split part to load instead of any others."""
 _IGNORED_KEYS = (
     "auto_decode",
     "av_decode",
     "guess_content",
     "ignore_decoder_errors",
     "image_decode",
-    "split_config",
+    *SPLIT_KEYS,
     "subflavor",
     "video_decode_audio",
 )
@@ -88,12 +90,6 @@ class DatasetConfig:
     dataset_class: str | None = None
     dataset_module: str = OWN_MODULE
     extra: dict[str, object] = field(default_factory=dict)
-
-    @property
-    def split_config(self) -> str | None:
-        """Name of the split file in ``.nv-meta`` to use instead of any other; None if the document names none."""
-        name = self.extra.get("split_config")
-        return str(name) if name else None
 
     @property
     def spec(self) -> SampleTypeSpec | None:
@@ -265,8 +261,9 @@ class _Parser:
         for key, value in self.document.items():
             if key in _KEYS:
                 continue
-            if key == "split_config" and not isinstance(value, str | None):
-                self._fault(key, f"expected the name of a file in .nv-meta, found {short_repr(value)}")
+            if key in SPLIT_KEYS and not isinstance(value, str | None):
+                what = "file in .nv-meta" if key == "split_config" else "split part"
+                self._fault(key, f"expected the name of a {what}, found {short_repr(value)}")
             elif isinstance(key, str) and (foreign or key in _IGNORED_KEYS):
                 extra[key] = value
             else:

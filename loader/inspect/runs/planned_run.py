@@ -209,7 +209,7 @@ class PlannedRun:
         if not path:
             return self.locate(lane, start, stop)
         reader, seed = self.readers[path]
-        order = reader.lane_order(lane, lanes=self.lanes, seed=seed, is_blended=True)
+        order = reader.lane_order(lane, lanes=self.lanes, seed=seed)
         if path not in self._tables:
             self._tables[path] = SourceTable(reader.sources)
         source, epoch, sample = order.locate(start, stop)

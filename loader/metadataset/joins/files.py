@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
+from ...dataset.opening import dataset_at
 from ...errors import StorageError
 from ...format.dataset_ref import DatasetRef
 from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
-from ..documents.leaf_plan import JoinMember
+from ..documents.leaf_plan import JoinMember, LeafPlan
 
 _VERSION = 1
 """Version of the algorithm and format of rows; part of the hash, so another version does not use existing files."""
@@ -64,13 +64,20 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     meta_folder: str = ""
 
 
-def open_member(member: JoinMember) -> Dataset:
-    """Open a dataset of a join.
+def open_member(member: JoinMember | LeafPlan) -> Dataset:
+    """Open a dataset of a join, or of a leaf.
 
     Raises:
         StorageError: The dataset is missing, or not prepared.
     """
-    return folder_at(DatasetRef(member.path, split_config=member.split_config, meta_folder=member.meta_folder))
+    return dataset_at(
+        DatasetRef(
+            member.path,
+            split_config=member.split_config,
+            dataset_config=member.dataset_config,
+            meta_folder=member.meta_folder,
+        )
+    )
 
 
 def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
@@ -80,18 +87,18 @@ def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
         ConfigError: The split file is missing or invalid, or there is no such filter.
         FormatError: The filter is damaged, or of other shards.
     """
-    split = folder.split
-    if split is None or member.split_part not in split.split_parts:
-        folder.samples_of_part(member.split_part)  # raises, and lists the existing parts
-    shards = split.split_parts.get(member.split_part, ()) if split else ()
-    part_range = split.sample_ranges.get(member.split_part) if split else None
-    kept = folder.filter_of_part(member.split_part, member.filter)
+    split, part = folder.split, folder.loaded_part(member.split_part)
+    if split is None or part not in split.split_parts:
+        folder.samples_of_part(part)  # raises, and lists the existing parts
+    shards = split.split_parts.get(part, ()) if split else ()
+    part_range = split.sample_ranges.get(part) if split else None
+    kept = folder.filter_of_part(part, member.filter)
     whole, keys = (split.excluded_shards(), split.excluded_samples()) if split else (frozenset[str](), {})
     excluded = [[shard] if shard in whole else [shard, *sorted(keys.get(shard, ()))] for shard in sorted(shards)]
     return MemberIdentity(
         path=printable(member.path),
         uuid=folder.index.uuid,
-        split_part=member.split_part,
+        split_part=part,
         split_config=member.split_config or SPLIT_YAML,
         shards=_hash(shards if part_range is None else (*shards, str(part_range))),
         exclude=_hash([[shard in whole, *names] for shard, *names in excluded if shard in whole or names]),

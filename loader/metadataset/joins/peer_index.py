@@ -124,7 +124,8 @@ class _Places:
         """Locate the samples of a member; None if the offsets of some are not known."""
         shards = {shard.name: shard for shard in folder.tar_index.shards}
         places, samples = [np.empty((0, _PLACE), np.int64)], [np.empty(0, np.int64)]
-        for position, name in enumerate(folder.split.split_parts[member.split_part] if folder.split else ()):
+        part = folder.loaded_part(member.split_part)
+        for position, name in enumerate(folder.split.split_parts[part] if folder.split else ()):
             shard = shards.get(name)
             if shard is None:
                 return None
@@ -163,7 +164,8 @@ def _packed(places: IntArray) -> IntArray:
 
 def _included(folder: Dataset, member: JoinMember) -> IntArray:
     """Return the samples of a split part that are not excluded, in order."""
-    numbers = [np.arange(some.start, some.stop) for some in folder.samples_of_part(member.split_part)]
+    ranges = folder.samples_of_part(folder.loaded_part(member.split_part))
+    numbers = [np.arange(some.start, some.stop) for some in ranges]
     samples = np.concatenate([np.empty(0, np.int64), *numbers])
     return samples[~np.isin(samples, folder.excluded_samples())]
 

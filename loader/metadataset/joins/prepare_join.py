@@ -92,7 +92,7 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
         keys = [stack.enter_context(SampleKeys(folder.tar_index)) for folder in folders]
         filters = _filters(plan, folders)
         join = _Join(plan, folders, _matchers(plan, folders, keys, filters))
-        runs = folders[0].samples_of_part(plan.members[0].split_part)
+        runs = folders[0].samples_of_part(folders[0].loaded_part(plan.members[0].split_part))
         excluded = folders[0].excluded_samples()
         done, total = 0, sum(map(len, runs))
         with files.create_rows(name, len(folders)) as writer:
@@ -125,7 +125,7 @@ def find_rows(plan: JoinPlan) -> IntArray:
         FormatError: The index of a dataset is damaged.
     """
     folders = [open_member(member) for member in plan.members]
-    runs = folders[0].samples_of_part(plan.members[0].split_part)
+    runs = folders[0].samples_of_part(folders[0].loaded_part(plan.members[0].split_part))
     excluded = folders[0].excluded_samples()
     with ExitStack() as stack:
         keys = [stack.enter_context(SampleKeys(folder.tar_index)) for folder in folders]
@@ -139,7 +139,7 @@ def find_rows(plan: JoinPlan) -> IntArray:
 def _filters(plan: JoinPlan, folders: list[Dataset]) -> list[FilterRows | None]:
     """Open the filters of all datasets; None for a dataset without one."""
     pairs = zip(folders, plan.members, strict=True)
-    return [folder.filter_of_part(member.split_part, member.filter) for folder, member in pairs]
+    return [folder.filter_of_part(folder.loaded_part(member.split_part), member.filter) for folder, member in pairs]
 
 
 def _matchers(
@@ -285,7 +285,9 @@ class KeyMatcher:
 
     def __init__(self, folder: Dataset, keys: SampleKeys, split_part: str, kept: FilterRows | None = None) -> None:
         self._keys = keys
-        runs = sorted((run.start, run.stop) for run in folder.samples_of_part(split_part) if len(run))
+        runs = sorted(
+            (run.start, run.stop) for run in folder.samples_of_part(folder.loaded_part(split_part)) if len(run)
+        )
         self._starts, self._stops = (np.array(ends, np.int64) for ends in zip(*runs, strict=True)) if runs else _EMPTY
         self._excluded = folder.excluded_samples()
         self._kept = kept

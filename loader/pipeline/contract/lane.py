@@ -6,6 +6,7 @@ Where a lane ends, the other lanes of the same worker follow, so that at most on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from copy import copy
 from typing import Any, Protocol
 
 from ...order import mix
@@ -86,6 +87,7 @@ class Lane:
         neighbours: The other lanes of the worker, whose items complete the last batch of this one; None if the lane
             ends alone.
         recorder: Measures what the stages do; None if nothing is measured.
+        deals: The lanes of the run take micro-batches of its only source in turn, if it is small.
 
     Attributes:
         shared: Objects that stages of the chain share, by their types.
@@ -100,6 +102,7 @@ class Lane:
         "__weakref__",
         "context",
         "count",
+        "deals",
         "failures",
         "inputs",
         "last_sample",
@@ -126,9 +129,11 @@ class Lane:
         path: str = "",
         neighbours: Neighbours | None = None,
         recorder: WorkerRecorder | None = None,
+        deals: bool = False,
     ) -> None:
         self.number = self.root_number = number
         self.count = count
+        self.deals = deals
         self.path = path
         self.seed = seed
         self.failures = failures
@@ -149,20 +154,10 @@ class Lane:
             key: The key of the stage in the ids of its items, if it opens the input now: statistics find the sources
                 of items by it.
         """
-        child = Lane(
-            self.number,
-            self.count,
-            seed=child_seed(self.seed, place),
-            failures=self.failures,
-            context=self.context,
-            last_sample=self.last_sample,
-            path=f"{self.path}{place}/",
-            neighbours=self.neighbours,
-            recorder=self.recorder,
-        )
-        child.shares_pass = self.shares_pass
-        child.shared = self.shared
-        child.root_number = self.root_number
+        child = copy(self)
+        child.seed = child_seed(self.seed, place)
+        child.path = f"{self.path}{place}/"
+        child.readers, child.inputs = None, None if self.recorder is None else {}
         if key is not None and self.inputs is not None:
             self.inputs.setdefault(key, {})[place] = child
         return child
@@ -176,15 +171,11 @@ class Lane:
 
     def sibling(self, number: int) -> Lane:
         """Return another lane of the run, to rebuild its items for this one."""
-        return Lane(
-            number,
-            self.count,
-            seed=self.seed,
-            failures=self.failures,
-            context=self.context,
-            last_sample=self.last_sample,
-            path=self.path,
-        )
+        other = copy(self)
+        other.number = other.root_number = number
+        other.shared, other.shares_pass = {}, False
+        other.neighbours = other.recorder = other.readers = other.inputs = None
+        return other
 
 
 def child_seed(seed: int, place: int) -> int:

@@ -155,6 +155,15 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         return OPEN_FORM
 
     @stage_property
+    def nests_states(self) -> bool:
+        """True if the stage does not pass on the states and positions of its only input."""
+        return len(self.inputs) != 1 or type(self).state_schema is not SavableDataset.state_schema
+
+    def dealt_samples(self, lanes: int) -> int:
+        """Return the samples of the micro-batches that lanes take in turn from the only source; 0 if they do not."""
+        return 0 if self.nests_states else self.inputs[0].dealt_samples(lanes)
+
+    @stage_property
     def repeats(self) -> bool:
         """True if the chain has no end."""
         return any(upstream.repeats for upstream in self.inputs)
@@ -396,6 +405,9 @@ class IteratedDataset(SavableDataset[T_co]):
             return None
 
         return ItemForm(tags={self.key: check})
+
+    def dealt_samples(self, lanes: int) -> int:
+        return self.inputs[0].dealt_samples(lanes) if len(self.inputs) == 1 else 0
 
     def open(self, lane: Lane, state: State) -> Running:
         return UserRunning(self.dataset, self.inputs, lane, state, key=self.key, ranks=self.worker_config.world_size)

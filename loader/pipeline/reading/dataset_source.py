@@ -81,6 +81,12 @@ class DatasetSource:
         return folder
 
     @cached_property
+    def split_part(self) -> str:
+        """The split part that is loaded; of a described dataset, ``dataset.yaml`` has no effect on it."""
+        requested = self.request.split_part
+        return requested if self.described is not None else self.folder.loaded_part(requested)
+
+    @cached_property
     def builder(self) -> SampleBuilder:
         """Builder of samples from their parts."""
         folder, described = self.folder, self.described
@@ -226,7 +232,7 @@ class DatasetSource:
             ConfigError: There is no such filter.
             FormatError: The filter is damaged, or of other shards.
         """
-        return self.folder.filter_of_part(self.request.split_part, self.request.filter)
+        return self.folder.filter_of_part(self.split_part, self.request.filter)
 
     @property
     def kept_share(self) -> float:
@@ -236,7 +242,7 @@ class DatasetSource:
     @cached_property
     def _ranges(self) -> tuple[IntArray, IntArray]:
         """First sample of each shard in the split part (and, at the end, the total), and in the index or the filter."""
-        part = self.request.split_part
+        part = self.split_part
         if self.filter is None:
             ranges = [some for some in self.folder.samples_of_part(part, excluded_shards=True) if len(some)]
         else:
@@ -259,14 +265,14 @@ class DatasetSource:
         count = stop - start
         if len(self.excluded) >= count and np.isin(self.index_numbers(), self.excluded).all():
             raise EmptyDatasetError(
-                f"all {count} samples of split part {self.request.split_part!r} are excluded",
+                f"all {count} samples of split part {self.split_part!r} are excluded",
                 at=self.folder.path,
                 hint=f"remove some from 'exclude' in {FOLDER}/{self.folder.split_file}",
             )
         return count
 
     def _empty_error(self) -> EmptyDatasetError:
-        part, name, whole = self.request.split_part, self.request.filter, not self.request.subset
+        part, name, whole = self.split_part, self.request.filter, not self.request.subset
         found = f"{'' if whole else 'the subset of '}split part {part!r} of this dataset has no samples"
         hint = (
             f"name another split part, or {split_hint(self.folder.path)}"
@@ -330,7 +336,7 @@ class DatasetSource:
         return {
             "path": self.request.path,
             "uuid": self.folder.index.uuid,
-            "split_part": self.request.split_part,
+            "split_part": self.split_part,
             "samples": self.samples,
             "which": self._which_samples(),
             **({} if self.filter is None else {"filter": self.filter.name}),
@@ -339,7 +345,7 @@ class DatasetSource:
     def describe(self) -> str:
         """Describe the source in one line."""
         kept = f", filter {self.request.filter}" if self.request.filter else ""
-        part = self.request.split_part or "all parts"
+        part = self.split_part or "all parts"
         return f"{self.request.path}, {part}{kept}: {self.samples} samples"
 
     def _which_samples(self) -> int:

@@ -174,7 +174,7 @@ class ReadDataset(SavableDataset[Raw]):
         return (source.describe() for source in self.sources)
 
     def open(self, lane: Lane, state: State) -> Running:
-        order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, is_blended=bool(lane.path))
+        order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
         running = LaneReader(self, order, lane, state)
         together = ReadTogether.of(lane)
         if together is not None:
@@ -183,19 +183,18 @@ class ReadDataset(SavableDataset[Raw]):
         return running if samples is None else CountedReader(running, samples)
 
     def dealt_samples(self, lanes: int) -> int:
-        """Return the samples of the micro-batches that lanes take in turn from a small source; 0 if they do not."""
         if self.history is not None or not isinstance(self.plan, ShuffledPlan) or self.plan.is_sequential:
             return 0
         return self.plan.chunk_samples([source.samples for source in self.sources], lanes) or 0
 
-    def lane_order(self, number: int, *, lanes: int, seed: int, is_blended: bool = False) -> LaneOrder:
+    def lane_order(self, number: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
         """Return the stream of a lane.
 
         Args:
             number: The lane.
             lanes: L of the run.
             seed: Seed of the reader.
-            is_blended: The reader is below a blend, where the lanes deal no micro-batches of a small source.
+            deals: The lanes take micro-batches in turn, if the plan is that of a single small source.
 
         Raises:
             StateError: The mix changed at a position of the lane that is not known on this rank.
@@ -203,7 +202,7 @@ class ReadDataset(SavableDataset[Raw]):
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             plan = self.plan
-            if isinstance(plan, ShuffledPlan) and plan.repeats and is_blended:
+            if isinstance(plan, ShuffledPlan) and plan.repeats and not deals:
                 plan = replace(plan, deal=None)
             return plan.order(samples, lanes=lanes, seed=seed).lane(number)
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples

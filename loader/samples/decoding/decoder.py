@@ -182,7 +182,7 @@ class SampleDecoder(FileStoreDecoder):
 
     def __repr__(self) -> str:
         names = sorted({*SampleDecoder.__slots__} - _LATER_DEFAULTS.keys() | {*self._changed()})
-        return f"SampleDecoder({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     def _changed(self) -> list[str]:
         """Return the names of later arguments that are not the defaults: states of earlier versions lack them."""

@@ -243,12 +243,13 @@ def get_dataset_from_config(
             file=os.fspath(path),
             hint="pass it to load_dataset()",
         )
-    common |= {"split_part": split_part, "split_config": split_config, "trust_code": trust_code}
+    common |= {"split_config": split_config, "trust_code": trust_code}
     if meta_folder is not None:  # a user-defined class need not take it
         common["meta_folder"] = meta_folder
     folder = folder_at(
         DatasetRef(os.fspath(path), split_config=split_config, dataset_config=dataset_config, meta_folder=meta_folder)
     )
+    common["split_part"] = folder.loaded_part(split_part or ("train" if training else "val"))
     made = _open_folder(EPath(path), folder, subflavors, common)
     return _checked(made, made.source.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
 

@@ -17,7 +17,6 @@ from ...pipeline.reading.read import ReadDataset
 from ...progress_bar import progress_bar
 from ..states.lane_checks import check_item_ids, check_lane_states
 from ..states.mix_history import MixChanges
-from ..states.mixes.change import nests_states
 from ..states.mixes.differences import run_differences
 from ..states.mixes.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.run_state import ENDLESS, RunState
@@ -287,7 +286,7 @@ class LoaderRun:
             ended=position.ended,
             dataset=self.chain.identity(),
             kind=lanes.kind,
-            deal=_dealt_samples(self.chain, lanes.lanes),
+            deal=self.chain.dealt_samples(lanes.lanes),
             mix_changes=self.mix_changes,
             ranks_at=self.numbering.ranks_at,
             skip_steps=self.numbering.skips,
@@ -326,7 +325,7 @@ class LoaderRun:
             ranks=config.world_size,
             rank=config.rank,
             seed=config.seed_offset,
-            deal=_dealt_samples(mix.chain, saved.lanes),
+            deal=mix.chain.dealt_samples(saved.lanes),
         )
         found = run_differences(saved, now)
         if found:
@@ -432,9 +431,3 @@ def _sources(dataset: SavableDataset[Any]) -> Iterator[str]:
             yield source.stores.path or source.describe()
     for upstream in dataset.inputs:
         yield from _sources(upstream)
-
-
-def _dealt_samples(chain: SavableDataset[Any], lanes: int) -> int:
-    while len(chain.inputs) == 1 and not nests_states(chain):  # else its lanes are inputs of others
-        chain = chain.inputs[0]
-    return chain.dealt_samples(lanes) if isinstance(chain, ReadDataset) else 0

@@ -297,6 +297,7 @@ def open_lane(
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,
         recorder=recorder,
+        deals=dataset.dealt_samples(count) > 0,
     )
 
 

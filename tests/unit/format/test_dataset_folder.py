@@ -17,6 +17,7 @@ from loader.errors import ConfigError, FormatError, StorageError
 from loader.format import worker_pool
 from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.dataset_config import format_dataset_config
+from loader.format.documents.load_request import ALL_PARTS
 from loader.format.documents.split_config import SplitConfig
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
@@ -190,6 +191,18 @@ def test_the_split_file_that_the_dataset_file_names_replaces_any_other(folder: P
     (meta / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_config: 3\n")
     with pytest.raises(ConfigError, match=r"split_config: expected the name of a file in .*, found 3"):
         _ = folder_at(folder).split
+
+
+def test_the_split_part_that_the_dataset_file_names_is_loaded_instead_of_any_other(folder: Path) -> None:
+    (folder / ".nv-meta" / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_part: val\n")
+    dataset = folder_at(folder)
+    assert dataset.loaded_part("val") == "val"
+    assert dataset.loaded_part(ALL_PARTS) == ALL_PARTS
+    with pytest.warns(UserWarning, match=r"split_part='train' has no effect: .*dataset\.yaml names 'val'"):
+        assert dataset.loaded_part("train") == "val"
+    (folder / ".nv-meta" / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_part: [val]\n")
+    with pytest.raises(ConfigError, match=r"split_part: expected the name of a split part, found \['val'\]"):
+        folder_at(folder).loaded_part("train")
 
 
 def test_the_dataset_file_of_a_name_is_read(folder: Path) -> None:

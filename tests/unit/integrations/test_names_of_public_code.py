@@ -33,6 +33,7 @@ from loader import (
     DefaultTaskEncoder,
     SampleDecoder,
     SavableDataset,
+    StateError,
     StorageError,
     WorkerConfig,
     WorkerError,
@@ -54,9 +55,9 @@ def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Decodes(DefaultTaskEncoder[Any, Any, Any, Any]):
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, kind: type[SampleDecoder] = SampleDecoder, **options: Any) -> None:
         super().__init__()
-        self.decoder = SampleDecoder(**options)
+        self.decoder = kind(**options)
 
 
 def dataset_of(captions: Path, *, workers: int = 0, **options: Any) -> SavableDataset[Any]:
@@ -300,6 +301,17 @@ def test_a_decoder_of_another_class_is_another_pipeline() -> None:
     saved = ["decode", {"decoder": "A(x=1)"}, 1]
     assert with_decoders_of(["decode", {"decoder": "B(x=1)"}, 1], saved, []) == saved
     assert with_decoders_of(["decode", {}, 1], saved, []) == saved
+
+
+def test_a_subclass_of_a_decoder_is_another_pipeline(captions: Path) -> None:
+    class OwnDecoder(SampleDecoder):
+        pass
+
+    state = loader.get_loader(dataset_of(captions)).save_state_rank()
+    for form in ("torchrgb", "pilrgb"):
+        again = loader.get_loader(dataset_of(captions, kind=OwnDecoder, image_decode=form))
+        with pytest.raises(StateError, match=r'decoder "SampleDecoder\(.* → "OwnDecoder\('):
+            again.restore_state_rank(state)
 
 
 def test_a_buffer_whose_samples_have_no_keys_stays_as_it_was(captions: Path) -> None:

@@ -148,11 +148,6 @@ def _units_above(identity: Any, above: frozenset[str]) -> Iterator[tuple[str, fr
             yield from _units_above(one, above)
 
 
-def nests_states(dataset: SavableDataset[Any]) -> bool:
-    """Return True if a stage does not pass on the states and positions of its only input."""
-    return len(dataset.inputs) != 1 or type(dataset).state_schema is not SavableDataset.state_schema
-
-
 def _compare(dataset: SavableDataset[Any], saved: Any, place: SavedPlace) -> MixChange | None:
     if isinstance(dataset, PassThroughDataset):
         return _compare(dataset.inputs[0], saved, place)
@@ -162,7 +157,7 @@ def _compare(dataset: SavableDataset[Any], saved: Any, place: SavedPlace) -> Mix
         return _compare_readers(dataset, saved, place)
     if isinstance(dataset, BlendDataset):
         return _compare_blends(dataset, saved, place)
-    if nests_states(dataset):
+    if dataset.nests_states:
         return None if any(differences(saved, dataset.identity())) else _unchanged(saved, place)
     if len(saved) != 3 or any(differences(saved[1], dataset.settings())):
         return None

@@ -21,7 +21,7 @@ from ....pipeline.reading.read import ReadDataset
 from ....pipeline.stages.blend import BlendDataset
 from ..mix_history import MixChanges, StageChanges, reader_history, stage_changes
 from ..run_state import ENDLESS, RunState
-from .change import DEALT_SMALL, ENDS, MixChange, SavedPlace, check_units, find_mix_change, nests_states
+from .change import DEALT_SMALL, ENDS, MixChange, SavedPlace, check_units, find_mix_change
 from .differences import chain_differences, with_decoders_of
 
 VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
@@ -196,7 +196,7 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, *, path: str
         pairs = zip(dataset.inputs, blend.origins, strict=True)
         blend.inputs = tuple(edited_chain(upstream, changes, path=f"{path}{origin}/") for upstream, origin in pairs)
         return blend
-    if nests_states(dataset):
+    if dataset.nests_states:
         return dataset
     copied = copy(dataset)
     copied.inputs = (edited_chain(dataset.inputs[0], changes, path=path),)
@@ -217,7 +217,7 @@ def _check_position(dataset: SavableDataset[Any], state: State, lane: int) -> No
         inner = state.get(dataset.key, {})
         for upstream, origin in zip(dataset.inputs, dataset.origins, strict=True):
             _check_position(upstream, inner.get(str(origin), {}), lane)
-    elif not nests_states(dataset):
+    elif not dataset.nests_states:
         _check_position(dataset.inputs[0], state, lane)
 
 
@@ -339,7 +339,7 @@ def _buffered(place: _PlacedStage, state: State) -> Iterator[tuple[_PlacedStage,
     if own is not None and stage.entry_schema is not None:
         for item_id in item_ids_in(own, stage.entry_schema):
             yield place, as_item_id(item_id)
-    if not nests_states(stage):
+    if not stage.nests_states:
         yield from _buffered(place.below(), state)
 
 
@@ -354,7 +354,7 @@ def _read_for(place: _PlacedStage, item_id: ItemId) -> Iterator[tuple[_PlacedSta
         if item_id and item_id[0] == stage.key:
             _, number, inner = item_id
             if not isinstance(stage, BlendDataset):
-                yield from () if nests_states(stage) else _read_for(place.below(), inner)
+                yield from () if stage.nests_states else _read_for(place.below(), inner)
             elif number in stage.origins:
                 yield from _read_for(place.inputs()[number], inner)
             else:
@@ -363,5 +363,5 @@ def _read_for(place: _PlacedStage, item_id: ItemId) -> Iterator[tuple[_PlacedSta
     if isinstance(stage, ReadDataset):
         if isinstance(item_id, int):
             yield place, item_id
-    elif not nests_states(stage):
+    elif not stage.nests_states:
         yield from _read_for(place.below(), item_id)

@@ -55,6 +55,7 @@ DIFFERS = {
 }
 PROVES = {
     "split_file_of_the_document": "A `split_config` in `dataset.yaml` replaces that of the caller",
+    "split_part_of_the_document": "A `split_part` there does the same: it is read by training and validation alike.",
     "rotated_pictures": "gives a picture that `RandomRotation(expand=True)` turns the size of torchvision.",
     "conversion_into_the_same_folder": (
         "`energon checkpoint redist` replaces the files of an earlier conversion, as there."
@@ -100,6 +101,35 @@ def split_file_of_the_document():
         ]
     (meta / "dataset.yaml").write_text(text)
     return [*counts, len(facts.validation("captions", split_config="other.yaml"))]
+
+
+@facts.add
+def split_part_of_the_document():
+    meta = root / "captions/.nv-meta"
+    text = (meta / "dataset.yaml").read_text()
+    (root / "one.yaml").write_text(f"{V2}splits:\n  train: {{path: ./captions, split_part: train}}\n")
+    counts = []
+    for line in ("", "split_part: val\n", "split_part: train\n"):
+        (meta / "dataset.yaml").write_text(f"{text}\n{line}")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            counts += [
+                len(facts.validation("captions")),
+                len(facts.validation("captions", split_part="train")),
+                len(facts.validation("one.yaml", split_part="train")),
+                len(
+                    get_dataset_from_config(
+                        EPath(str(root / "captions")), split_part="train", worker_config=one_process()
+                    )
+                ),
+            ]
+    (meta / "dataset.yaml").write_text(f"{text}\nsplit_part: nowhere\n")
+    try:
+        facts.validation("captions")
+    except Exception:  # noqa: BLE001 - of some kind
+        counts.append("refused")
+    (meta / "dataset.yaml").write_text(text)
+    return counts
 
 
 @facts.add

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from loader.dataset.opening import folder_at
-from loader.format.dataset_ref import DatasetRef
+from loader.format import DatasetRef
 
 _MAX_CANDIDATES = 100
 _MAX_KEYS = 200_000  # of one shard: reading more would keep the shell waiting

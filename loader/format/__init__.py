@@ -14,7 +14,7 @@
 ``prepare/``           a folder of shards → a dataset
 ``unprepared/``        tar files without an index: scans, and their samples
 ``lint/``              the checks of ``energon lint``
-``dataset_folder.py``  a prepared dataset, opened for reading
+``dataset_ref.py``     which dataset, and by which of its documents
 ``shard_content.py``   the samples of one file, without an index
 ``worker_pool.py``     a function over many items in worker processes
 ``nv_meta.py``         the names of the files in ``.nv-meta``

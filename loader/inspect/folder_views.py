@@ -10,9 +10,7 @@ from typing import NamedTuple
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..errors import ConfigError, EnergonError
-from ..format.dataset_ref import DatasetRef
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
-from ..format.nv_meta import open_dataset_storage
 from ..format.records.record_file import RecordReader, record_number
 from ..storage import Storage
 from .fields import FieldView, describe_part
@@ -41,14 +39,7 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
         ConfigError: The split part or key does not exist.
         StorageError: The dataset is missing or not prepared.
     """
-    dataset = folder_at(
-        DatasetRef(
-            request.path,
-            split_config=request.split_config,
-            dataset_config=request.dataset_config,
-            meta_folder=request.meta_folder,
-        )
-    )
+    dataset = folder_at(request.ref)
     build = None if request.crude else make_build(dataset, request)
     selection = _select_samples(dataset, request)
 
@@ -103,7 +94,7 @@ def open_record_views(request: PreviewRequest) -> SampleViews:
     """
     from ..format.records.record_file import open_record_path
 
-    reader = RecordReader(open_record_path(request.path))
+    reader = RecordReader(open_record_path(request.ref.path))
     name = reader.file.name
     if request.key is None:
         selection = Selection([range(len(reader))], seed=request.seed)
@@ -111,7 +102,7 @@ def open_record_views(request: PreviewRequest) -> SampleViews:
         found = record_number(request.key, name, len(reader))
         if found is None:
             there = f"keys are the numbers from 0 to {len(reader) - 1}"
-            raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.path)
+            raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.ref.path)
         selection = Selection([range(found, found + 1)])
 
     def view(place: int) -> SampleView:
@@ -132,7 +123,7 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
         ConfigError: The key names none of the files, or no media metadata was collected.
         FormatError: ``index.sqlite`` is damaged.
     """
-    storage = open_dataset_storage(request.path, request.meta_folder)
+    storage = request.ref.storage()
     known = dict(sorted(MediaMetadataReader(storage)))
     names = list(known)
     key = request.key

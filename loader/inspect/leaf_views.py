@@ -9,10 +9,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..errors import EnergonError, TrustError
-from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import open_file_filter
@@ -66,22 +64,11 @@ def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
     return _Samples(leaf, request)
 
 
-def _open_folder(dataset: LeafPlan | JoinMember) -> Dataset:
-    return folder_at(
-        DatasetRef(
-            dataset.path,
-            split_config=dataset.split_config,
-            dataset_config=dataset.dataset_config,
-            meta_folder=dataset.meta_folder,
-        )
-    )
-
-
 class _Samples:
     """A split part of a prepared dataset; with a filter, its numbers are those of the filter's rows."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
-        self._folder = _open_folder(leaf)
+        self._folder = folder_at(leaf.ref)
         ranges = self._folder.samples_of_part(leaf.split_part, excluded_shards=True)
         self._filter = self._folder.filter_of_part(leaf.split_part, leaf.filter)
         if self._filter is not None:
@@ -158,7 +145,9 @@ class _Rows:
             from ..samples.building.dataset_code import load_joiner
 
             try:
-                self._joiner = load_joiner(join.joiner, at=f"{join.file}: {join.place}", trust_code=request.trust_code)
+                self._joiner = load_joiner(
+                    join.joiner, at=f"{join.file}: {join.place}", trust_code=request.ref.trust_code
+                )
             except EnergonError as error:
                 self._refused = error
 
@@ -213,7 +202,7 @@ class _Member:
     """One dataset of a join."""
 
     def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
-        self.folder = _open_folder(member)
+        self.folder = folder_at(member.ref)
         self._label = member.name if member.name is not None else f"{number} {os.path.basename(member.path)}"
         self._build = None if request.crude else make_build(self.folder, request)
         self._request = request

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 
 from ..arrays import IntArray
@@ -13,7 +13,6 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
-from ..format.nv_meta import SPLIT_YAML
 from ..format.records.record_file import open_record_path
 from .documents.leaf_plan import JoinPlan, LeafPlan
 from .joins.open_join import open_join
@@ -26,7 +25,7 @@ class LeafCounter:
     """
 
     def __init__(self) -> None:
-        self._folder = cache(_open_folder)
+        self._folder: Callable[[DatasetRef], Dataset] = cache(folder_at)
         self._records = cache(_count_records)
         self._filter = cache(_open_filter)
 
@@ -43,7 +42,7 @@ class LeafCounter:
         elif is_record_file(leaf.path):
             whole, folder = self._records(leaf.path, leaf.filter), None
         else:
-            folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML, leaf.meta_folder)
+            folder = self._folder(leaf.ref)
             kept = self._filter(folder, leaf.split_part, leaf.filter)
             if folder.split is not None and leaf.split_part in folder.split.sample_ranges:
                 return _count_in_ranges(folder, kept, leaf)
@@ -81,10 +80,6 @@ class LeafCounter:
             ConfigError: The join is not prepared, or its datasets have changed since.
         """
         return len(open_join(join))
-
-
-def _open_folder(path: str, split_config: str, meta_folder: str | None) -> Dataset:
-    return folder_at(DatasetRef(path, split_config=split_config, meta_folder=meta_folder))
 
 
 def _open_filter(folder: Dataset, split_part: str, name: str | None) -> FilterRows | None:

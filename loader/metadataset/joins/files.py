@@ -21,8 +21,6 @@ import numpy.typing as npt
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...errors import StorageError
-from ...format.dataset_ref import DatasetRef
-from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
 from ..documents.leaf_plan import JoinMember
@@ -70,7 +68,7 @@ def open_member(member: JoinMember) -> Dataset:
     Raises:
         StorageError: The dataset is missing, or not prepared.
     """
-    return folder_at(DatasetRef(member.path, split_config=member.split_config, meta_folder=member.meta_folder))
+    return folder_at(member.ref)
 
 
 def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
@@ -92,12 +90,12 @@ def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
         path=printable(member.path),
         uuid=folder.index.uuid,
         split_part=member.split_part,
-        split_config=member.split_config or SPLIT_YAML,
+        split_config=member.ref.split_file,
         shards=_hash(shards if part_range is None else (*shards, str(part_range))),
         exclude=_hash([[shard in whole, *names] for shard, *names in excluded if shard in whole or names]),
         nonmatch=member.nonmatch,
         filter="" if kept is None else f"{member.filter or kept.name} {kept.checksum:08x}",
-        meta_folder=printable(member.meta_folder or ""),
+        meta_folder=printable(member.ref.meta_folder or ""),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from ...errors import ConfigError, Fault, FormatError, StorageError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.providers import is_metadataset
 from ...storage import resolve_path
@@ -121,7 +122,7 @@ def _write_peer_rows(plan: JoinPlan, *, must: bool) -> None:
 
 
 def _identity(member: JoinMember) -> tuple[object, ...]:
-    return member.path, member.split_part, member.split_config, member.meta_folder, member.nonmatch
+    return member.ref, member.split_part, member.nonmatch
 
 
 def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:
@@ -154,10 +155,8 @@ def _is_current(name: str, record: JoinRecord) -> bool:
         members = [
             JoinMember(
                 request=LoadRequest(
-                    path=then.path,
+                    ref=DatasetRef(then.path, split_config=then.split_config, meta_folder=then.meta_folder or None),
                     split_part=then.split_part,
-                    split_config=then.split_config,
-                    meta_folder=then.meta_folder or None,
                 ),
                 place="",
                 name=None,

@@ -1,11 +1,20 @@
-"""Check the paths and file names on the command line."""
+"""Check the paths on the command line, and add the options about the documents of the datasets there."""
 
 from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from .options import shared_options
+
+if TYPE_CHECKING:
+    from loader.format import DatasetRef
 
 
 def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = None) -> str:
@@ -65,10 +74,38 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
     return path
 
 
-def given_name(parameter: str, value: str) -> str | None:
-    """Return a flag's value if the command line sets it, or None if it is the default.
+def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
+    """Return a dataset whose path is checked by :func:`check_path`, which raises for other paths."""
+    return replace(ref, path=check_path(ref.path, takes_tar=takes_tar, meta_folder=ref.meta_folder))
 
-    A metadataset names the configs of its datasets itself, so only an explicit flag overrides them.
+
+def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds options about the documents of the datasets at PATH.
+
+    The function gets PATH with these choices as ``ref``, of which ``check_ref`` checks the path; for several paths, as
+    ``refs``. A metadataset names the documents of its datasets itself, so only an explicit flag overrides them.
+
+    Args:
+        names: Of ``dataset_config``, ``split_config``, ``meta_folder`` and ``trust_code``, in the order of the help.
     """
-    source = click.get_current_context().get_parameter_source(parameter)
-    return None if source is click.core.ParameterSource.DEFAULT else value
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        @shared_options(*names)
+        @wraps(function)
+        def with_ref(*arguments: Any, **options: Any) -> None:
+            from loader.format import DatasetRef
+
+            given = {name: options.pop(name) for name in names}
+            source = click.get_current_context().get_parameter_source
+            for name in ("dataset_config", "split_config"):
+                if name in given and source(name) is click.core.ParameterSource.DEFAULT:
+                    given[name] = None
+            if "paths" in options:
+                options["refs"] = tuple(DatasetRef(path, **given) for path in options.pop("paths"))
+            else:
+                options["ref"] = DatasetRef(options.pop("path"), **given)
+            function(*arguments, **options)
+
+        return with_ref
+
+    return decorate

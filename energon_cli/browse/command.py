@@ -6,12 +6,17 @@ import os
 import secrets
 import socket
 import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..options import shared_options
+
+if TYPE_CHECKING:
+    from loader.format import DatasetRef
 
 
 @energon_command("browse", short_help="Show samples, with their pictures, in a web browser.")
@@ -22,9 +27,9 @@ from ..options import shared_options
 @click.option("--edit", is_flag=True, help="Allow to exclude and tag samples; else nothing is written.")
 @click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")
 @shared_options("json", help="Print a line of JSON once pages are served.")
-@shared_options("dataset_config", "split_config", "meta_folder")
+@dataset_options("dataset_config", "split_config", "meta_folder")
 def browse(
-    paths: tuple[str, ...],
+    refs: tuple[DatasetRef, ...],
     *,
     host: str,
     port: int,
@@ -32,9 +37,6 @@ def browse(
     edit: bool,
     token: str | None,
     as_json: bool,
-    dataset_config: str,  # noqa: ARG001 - the preview of a sample reads the default one
-    split_config: str,
-    meta_folder: str | None,
 ) -> None:
     """Show the samples of the datasets and metadatasets at PATH in a web browser, straight from the shards.
 
@@ -70,12 +72,8 @@ def browse(
             f"energon browse needs {error.name}, which is not installed",
             hint="run: pip install 'energon-toolkit[browse]'",
         ) from error
-    # Read the indexes; shards that are not prepared are scanned.
-    request = BrowseRequest(
-        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
-        split_config=given_name("split_config", split_config),
-        meta_folder=meta_folder,
-    )
+    # Read the indexes; shards that are not prepared are scanned. Previews read the default dataset file.
+    request = BrowseRequest(refs=[check_ref(replace(ref, dataset_config=None)) for ref in refs])
     with ProgressBar("Scanning", unit="shards") as bar:
         catalogue = Catalogue(request, lambda now: bar.update(now.shards_done, now.shards_total))
     # Serve pages until Ctrl-C; the address is shown once they can be opened.

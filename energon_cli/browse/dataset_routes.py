@@ -113,12 +113,12 @@ class DatasetRoutes:
     async def _training(self, request: Request) -> Response:
         """Answer with the samples of a training run, step by step."""
         start, count = integer(request, "start", 0), min(_MAX_ROWS, integer(request, "count", 100))
-        paths = self._served.catalogue.request.paths
+        paths = self._served.catalogue.request.refs
         path = integer(request, "path", 0)
         if path >= len(paths):
             raise HTTPException(404, "there is no such path")
         order = TrainingOrder(
-            path=paths[path],
+            path=paths[path].path,
             split_part=request.query_params.get("split_part") or "train",
             batch_size=min(_MAX_BATCH, integer(request, "batch_size", 1)),
             world_size=min(_MAX_RANKS, integer(request, "ranks", 1)),
@@ -196,8 +196,7 @@ class DatasetRoutes:
         dataset = self._served.dataset(request)
         split_part = request.query_params.get("split_part") or dataset.split_part
         sample = min(_MAX_SAMPLED, integer(request, "sample", 5000))
-        names = (dataset.folder.path, dataset.split_config, dataset.meta_folder)
-        document = await self._served.in_worker(statistics, *names, split_part, sample)
+        document = await self._served.in_worker(statistics, dataset.ref, split_part, sample)
         return json_answer(document, headers={"Cache-Control": "private, max-age=300"})
 
     async def _find(self, request: Request) -> Response:

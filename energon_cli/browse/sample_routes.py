@@ -59,9 +59,7 @@ class SampleRoutes:
     async def _mapped(self, request: Request) -> Response:
         dataset, number = self._served.sample(request)
         row = await run_in_threadpool(dataset.row, number)
-        names = (dataset.split_config, dataset.meta_folder)
-        key = f"{row.shard}/{row.key}"
-        return json_answer(await self._served.in_worker(mapped_document, dataset.folder.path, key, *names))
+        return json_answer(await self._served.in_worker(mapped_document, dataset.ref, f"{row.shard}/{row.key}"))
 
     async def _findings(self, request: Request) -> Response:
         dataset, number = self._served.sample(request)
@@ -140,16 +138,8 @@ class EditRoutes:
 
     async def _exclude(self, request: Request) -> Response:
         dataset, keys, _ = await self._selection(request)
-        report = await run_in_threadpool(
-            exclude,
-            ExcludeRequest(
-                path=dataset.folder.path,
-                query=SampleQuery(keys=keys),
-                reason="energon browse",
-                split_config=dataset.split_config,
-                meta_folder=dataset.meta_folder,
-            ),
-        )
+        request_of_keys = ExcludeRequest(ref=dataset.ref, query=SampleQuery(keys=keys), reason="energon browse")
+        report = await run_in_threadpool(exclude, request_of_keys)
         await run_in_threadpool(dataset.reopen)
         self._served.chosen.cache_clear()
         return json_answer({"samples": report.samples, "already": report.already, "file": report.file})

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..extract.query_options import query_options
 from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
+    from loader.format import DatasetRef
     from loader.inspect.exclude import ExcludeReport, ExcludeRequest, ListedExclusions
 
 
@@ -30,9 +31,10 @@ if TYPE_CHECKING:
 @shared_options("dry_run", help="Change nothing; show what would be excluded.")
 @shared_options("undo", help="Undo the last exclusion.")
 @click.option("--list", "is_list", is_flag=True, help="List what is excluded.")
-@shared_options("json", "progress", "split_config", "meta_folder", "trust_code")
+@shared_options("json", "progress")
+@dataset_options("split_config", "meta_folder", "trust_code")
 def exclude(
-    path: str,
+    ref: DatasetRef,
     *,
     query: SampleQuery,
     lint: bool,
@@ -45,9 +47,6 @@ def exclude(
     is_list: bool,
     as_json: bool,
     progress: bool | None,
-    split_config: str,
-    meta_folder: str | None,
-    trust_code: bool,
 ) -> None:
     """Exclude samples of the dataset at PATH from training: by keys, a list, a condition, or what lint or stats find.
 
@@ -89,23 +88,22 @@ def exclude(
     from ..progress import ProgressBar
 
     # Exactly one thing is to be done.
-    path = check_path(path, meta_folder=meta_folder)
-    names = {"split_config": given_name("split_config", split_config), "meta_folder": meta_folder}
+    ref = check_ref(ref, takes_tar=False)
     copies_of = duplicates_of or ("" if duplicates else None)
     chooses = query != SampleQuery() or lint or copies_of is not None
     if is_undo + is_list + chooses != 1:
         raise click.UsageError("Expected one of these: samples to exclude, --list, or --undo.")
     # List or undo earlier exclusions.
-    is_mix = is_metadataset(path)
+    is_mix = is_metadataset(ref.path)
     if is_list:
-        _list(path, names, is_mix=is_mix, as_json=as_json)
+        _list(ref, is_mix=is_mix, as_json=as_json)
         return
     if is_undo:
-        _undo(path, names, is_mix=is_mix, as_json=as_json)
+        _undo(ref, is_mix=is_mix, as_json=as_json)
         return
     # Choose samples, and exclude them.
     request = library.ExcludeRequest(
-        path=path,
+        ref=ref,
         query=query,
         lint=lint,
         duplicates=copies_of,
@@ -113,8 +111,6 @@ def exclude(
         reason=reason or query.where or ("energon lint" if lint else "copies" if copies_of is not None else ""),
         dry_run=dry_run,
         workers=usable_cores(),
-        trust_code=trust_code,
-        **names,
     )
     with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
         reports = library.exclude_each(request, bar.update)
@@ -126,13 +122,13 @@ def exclude(
         _show_reports(request, reports, is_mix=is_mix)
 
 
-def _list(path: str, names: Mapping[str, str | None], *, is_mix: bool, as_json: bool) -> None:
+def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
     """Show what is excluded."""
     from loader.inspect import exclude as library
 
     from ..console import print_json
 
-    listed = library.list_each(path, **names)
+    listed = library.list_each(ref)
     if as_json:
         documents = [_listed_document(one) for one in listed]
         print_json({"datasets": documents} if is_mix else documents[0])
@@ -141,13 +137,13 @@ def _list(path: str, names: Mapping[str, str | None], *, is_mix: bool, as_json: 
         _show_list(one, title=one.path if is_mix else None)
 
 
-def _undo(path: str, names: Mapping[str, str | None], *, is_mix: bool, as_json: bool) -> None:
+def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
     """Undo the last exclusion, and report it."""
     from loader.inspect import exclude as library
 
     from ..console import print_json, show_note
 
-    undone = library.undo_each(path, **names)
+    undone = library.undo_each(ref)
     if as_json:
         print_json({"undone": sum(entry.samples for _, entry in undone) if undone else None})
         return
@@ -176,7 +172,7 @@ def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, 
         if request.filter is not None:
             name = request.filter
             show_note(f"use it: 'filter: {name}' in a metadataset, or filter_name={name!r} of a loader")
-        show_note(f"undo it: energon exclude {request.path} --undo")
+        show_note(f"undo it: energon exclude {request.ref.path} --undo")
 
 
 def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..extract.query_options import copy_options
 from ..options import shared_options
+
+if TYPE_CHECKING:
+    from loader.format import DatasetRef
 
 _BY_ENDING = {".jsonl": "jsonl", ".parquet": "parquet"}
 _OTHER_FILES = frozenset(
@@ -32,9 +35,10 @@ _OTHER_FILES = frozenset(
 @click.option("--link", is_flag=True, help="With webdataset, hard links to whole shards instead of copies.")
 @click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes.")
 @shared_options("shard_size", help="With webdataset, most bytes of a shard.")
-@shared_options("strict", "progress", "json", "split_config", "meta_folder")
+@shared_options("strict", "progress", "json")
+@dataset_options("split_config", "meta_folder")
 def export(
-    path: str,
+    ref: DatasetRef,
     dest: str,
     *,
     file_format: str | None,
@@ -43,8 +47,6 @@ def export(
     shard_size: int,
     progress: bool | None,
     as_json: bool,
-    split_config: str,
-    meta_folder: str | None,
     **options: Any,
 ) -> None:
     """Copy the samples of the dataset at PATH to DEST, for other programs; nothing is overwritten.
@@ -80,14 +82,12 @@ def export(
         raise click.UsageError("--link belongs to --format webdataset.")
     endings = (form for ending, form in _BY_ENDING.items() if dest.endswith(ending))
     request = ExportRequest(
-        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder)],
+        refs=[check_ref(ref)],
         output=dest,
         format=file_format or next(endings, "files"),
         keep_parts=parts,
         link=link,
         shard_bytes=shard_size,
-        split_config=given_name("split_config", split_config),
-        meta_folder=meta_folder,
         **options,
     )
     copy_samples(request, progress=progress, as_json=as_json)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..options import shared_options
 from ..sizes import parse_size_or_megabytes
 from .query_options import copy_options
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
+    from loader.format import DatasetRef
 
 
 @energon_command("extract", short_help="Copy samples to files, tar shards or lines of JSON.")
@@ -32,9 +33,10 @@ if TYPE_CHECKING:
 @shared_options(
     "shard_size", callback=parse_size_or_megabytes, help="Most bytes of a tar shard; a number alone counts megabytes."
 )
-@shared_options("strict", "progress", "json", "split_config", "meta_folder")
+@shared_options("strict", "progress", "json")
+@dataset_options("split_config", "meta_folder")
 def extract(
-    paths: tuple[str, ...],
+    refs: tuple[DatasetRef, ...],
     *,
     output: str,
     file_format: str | None,
@@ -47,8 +49,6 @@ def extract(
     progress: bool | None,
     strict: bool,
     as_json: bool,
-    split_config: str,
-    meta_folder: str | None,
 ) -> None:
     """Copy samples of the datasets at PATH to a new folder or file; nothing is overwritten.
 
@@ -84,9 +84,9 @@ def extract(
 
     from .copying import copy_samples
 
-    keys = [word for word in paths[1:] if not _is_path(word)]
+    keys = [ref.path for ref in refs[1:] if not _is_path(ref.path)]
     request = ExportRequest(
-        paths=[check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths if path not in keys],
+        refs=[check_ref(ref) for ref in refs if ref.path not in keys],
         output=output,
         format=file_format or ("jsonl" if output.endswith(".jsonl") else "files"),
         query=replace(query, keys=[*keys, *(query.keys or ())]) if keys else query,
@@ -95,8 +95,6 @@ def extract(
         drop_parts=drop_parts,
         by_shard=by_shard,
         shard_bytes=shard_size,
-        split_config=given_name("split_config", split_config),
-        meta_folder=meta_folder,
         strict=strict,
     )
     copy_samples(request, progress=progress, as_json=as_json)

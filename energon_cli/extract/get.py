@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..options import shared_options
 
 if TYPE_CHECKING:
+    from loader.format import DatasetRef
     from loader.inspect.extract import SampleParts
 
 _MAX_PARTS = 100  # of a sample, in a list to read
@@ -26,15 +27,13 @@ _MAX_CHECKED = 4096  # bytes that tell a text from other data
     "-o", "--output", metavar="DEST", help="Write a part of one sample to this file, all else to this folder."
 )
 @shared_options("json", help="List the parts as a line of JSON for each sample.")
-@shared_options("split_config", "meta_folder")
+@dataset_options("split_config", "meta_folder")
 def get(
-    path: str,
+    ref: DatasetRef,
     *,
     words: tuple[str, ...],
     output: str | None,
     as_json: bool,
-    split_config: str,
-    meta_folder: str | None,
 ) -> None:
     """Print the bytes of the part PART of the samples KEY in the dataset at PATH; without PART, list their parts.
 
@@ -64,9 +63,8 @@ def get(
 
     from ..console import print_json
 
-    path = check_path(path, takes_tar=True, meta_folder=meta_folder)
-    names = {"split_config": given_name("split_config", split_config), "meta_folder": meta_folder}
-    with find_samples_of(path, words, **names) as finder:
+    ref = check_ref(ref)
+    with find_samples_of(ref, words) as finder:
         keys, part = finder.split_words(words)
         if part is not None and as_json:
             raise click.UsageError("--json lists parts; it has no use with PART.")
@@ -78,7 +76,7 @@ def get(
                 _print(part, sample.part(part))
         elif not as_json:
             for number, sample in enumerate(samples):
-                _show(sample, is_first=number == 0, is_only=sample.dataset == path)
+                _show(sample, is_first=number == 0, is_only=sample.dataset == ref.path)
         if as_json:
             for sample in map(finder.read, finder.find(keys)):
                 print_json(_document(sample), in_one_line=True)

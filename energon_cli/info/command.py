@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..options import shared_options
+
+if TYPE_CHECKING:
+    from loader.format import DatasetRef
 
 
 @energon_command("info", short_help="Describe a dataset on one screen.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
-@shared_options("json", "progress", "dataset_config", "split_config", "meta_folder")
-def info(
-    paths: tuple[str, ...],
-    *,
-    as_json: bool,
-    progress: bool | None,
-    dataset_config: str,
-    split_config: str,
-    meta_folder: str | None,
-) -> None:
+@shared_options("json", "progress")
+@dataset_options("dataset_config", "split_config", "meta_folder")
+def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
 
     PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
@@ -54,17 +52,10 @@ def info(
     from ..progress import ProgressBar
 
     documents = []
-    for number, given in enumerate(paths):
-        path = check_path(given, takes_tar=True, meta_folder=meta_folder)
+    for number, given in enumerate(refs):
+        ref = check_ref(given)
         with ProgressBar("Scanning headers", unit="shards", enabled=progress) as bar:
-            facts = path_facts(
-                path,
-                split_config=given_name("split_config", split_config),
-                dataset_config=given_name("dataset_config", dataset_config),
-                meta_folder=meta_folder,
-                workers=usable_cores(),
-                on_progress=bar.update,
-            )
+            facts = path_facts(ref, workers=usable_cores(), on_progress=bar.update)
         documents.append(facts)
         if not as_json:
             from .report import show_facts
@@ -73,6 +64,6 @@ def info(
                 click.echo()
             show_facts(output_console(), facts)
     if as_json:
-        print_json(documents[0] if len(paths) == 1 else {"datasets": documents})
+        print_json(documents[0] if len(refs) == 1 else {"datasets": documents})
     if any(facts.get("faults") or facts.get("damaged") for facts in documents):
         raise click.exceptions.Exit(1)

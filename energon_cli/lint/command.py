@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..options import shared_options
 
 if TYPE_CHECKING:
+    from loader.format import DatasetRef
     from loader.inspect import LintRequest
     from loader.inspect.browse import PageLinks
     from loader.lint import LintReport
@@ -39,10 +40,11 @@ if TYPE_CHECKING:
     help="Lines of text, JSON, annotations of GitHub Actions, or SARIF 2.1.0.  [default: text]",
 )
 @click.option("--browse", metavar="URL", help="URL that energon browse PATH printed: findings link to its pages.")
-@shared_options("progress", "dataset_config", "split_config", "meta_folder", "trust_code")
+@shared_options("progress")
+@dataset_options("dataset_config", "split_config", "meta_folder", "trust_code")
 @shared_options("max_json_bytes", default="64MiB")
 def lint(
-    paths: tuple[str, ...],
+    refs: tuple[DatasetRef, ...],
     *,
     level: str,
     num_workers: int | None,
@@ -55,10 +57,6 @@ def lint(
     browse: str | None,
     max_json_bytes: int,
     progress: bool | None,
-    dataset_config: str,
-    split_config: str,
-    meta_folder: str | None,
-    trust_code: bool,
 ) -> None:
     """Check every byte of the datasets at PATH... against their indexes, splits and dataset.yaml.
 
@@ -99,10 +97,8 @@ def lint(
     # Check the flags against each other and against each path.
     if as_json and output_format not in (None, "json"):
         raise click.UsageError(f"--json and --format {output_format} exclude each other.")
-    paths = tuple(check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths)
-    units = [
-        _checked_unit(path, level=level, fix=fix, split_parts=split_parts, meta_folder=meta_folder) for path in paths
-    ]
+    refs = tuple(map(check_ref, refs))
+    units = [_checked_unit(ref, level=level, fix=fix, split_parts=split_parts) for ref in refs]
     from loader.errors import EnergonError
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken
@@ -112,23 +108,19 @@ def lint(
     # Check one path after the other; the output prints findings at once, or collects them.
     output = LintOutput(
         "json" if as_json else output_format or "text",
-        has_several=len(paths) > 1,
+        has_several=len(refs) > 1,
         list_all=list_all,
         with_advice=not fix,
     )
     refusals, is_faulty = [], False
-    for path, unit in zip(paths, units, strict=True):
-        pages = None if browse is None else _page_links(browse, path, paths)
+    for ref, unit in zip(refs, units, strict=True):
+        pages = None if browse is None else _page_links(browse, ref.path, tuple(each.path for each in refs))
         request = LintRequest(
-            path=path,
+            ref=ref,
             level=level,
             workers=num_workers or usable_cores(),
             split_parts=split_parts or None,
-            split_config=given_name("split_config", split_config),
-            dataset_config=given_name("dataset_config", dataset_config),
-            meta_folder=meta_folder,
             max_findings=max_findings,
-            trust_code=trust_code,
             max_json_bytes=max_json_bytes,
         )
         report = _run(request, unit=unit, progress=progress)
@@ -136,7 +128,7 @@ def lint(
         fixed = None
         if fix:
             try:
-                fixed = exclude_broken(path, report, split_config=split_config, meta_folder=meta_folder)
+                fixed = exclude_broken(ref, report)
             except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
                 refusals.append(error)
         is_faulty |= bool(report.errors) or not report.complete  # unchecked samples may be broken
@@ -177,18 +169,18 @@ def _page_links(url: str, path: str, paths: tuple[str, ...]) -> PageLinks:
         raise click.BadParameter(error.message, param_hint="--browse") from error
 
 
-def _checked_unit(path: str, *, level: str, fix: bool, split_parts: tuple[str, ...], meta_folder: str | None) -> str:
+def _checked_unit(ref: DatasetRef, *, level: str, fix: bool, split_parts: tuple[str, ...]) -> str:
     """Return the unit of the progress bar for what PATH names.
 
     Raises:
         click.BadParameter: It has no split, which a flag needs.
     """
     from loader.dataset.unprepared import is_prepared
-    from loader.format import open_dataset_storage
     from loader.format.documents import is_metadataset, is_record_file, is_tar_file
     from loader.inspect import is_only_media_folder
     from loader.storage import is_url
 
+    path = ref.path
     flag = "--fix" if fix else "--split-parts" if split_parts else None
     if fix and (is_record_file(path) or is_metadataset(path)):
         raise click.BadParameter("only a dataset of shards can exclude samples", param_hint=flag)
@@ -200,9 +192,9 @@ def _checked_unit(path: str, *, level: str, fix: bool, split_parts: tuple[str, .
         pass
     elif is_tar_file(path):
         fault = "tar files that are not prepared have no split"
-    elif is_folder and is_only_media_folder(open_dataset_storage(path, meta_folder)):
+    elif is_folder and is_only_media_folder(ref.storage()):
         unit, fault = "files", "a folder of files has no split"
-    elif is_folder and not is_prepared(open_dataset_storage(path, meta_folder)):
+    elif is_folder and not is_prepared(ref.storage()):
         fault = "tar files that are not prepared have no split"
     if flag is not None and fault is not None:
         raise click.BadParameter(fault, param_hint=flag)

@@ -174,7 +174,7 @@ class LintOutput:
             fixed: The samples that were excluded; None if none should be.
             pages: Links to the pages of ``energon browse``; None without links.
         """
-        path, level = request.path, request.level
+        path, level = request.ref.path, request.level
         if self._format == "json":
             self._documents.append(lint_document(path, level, report, None if fixed is None else fixed.samples, pages))
         elif self._format == "sarif":

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from loader.format import open_dataset_storage
 from loader.format.documents import is_metadataset, is_record_file
 from loader.inspect import ExcludedSamples, LintRequest, is_only_media_folder
 
@@ -152,7 +151,8 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
     for advice in exclusion_advice(request, report):
         if advice.refusal is None:
             samples = plural(advice.samples, "sample")
-            flag = "" if request.meta_folder is None else f" --meta-folder {escape_controls(request.meta_folder)}"
+            meta_folder = request.ref.meta_folder
+            flag = "" if meta_folder is None else f" --meta-folder {escape_controls(meta_folder)}"
             text = f"to exclude {samples} from training: energon lint {escape_controls(advice.path)} --fix{flag}"
         else:
             show_note(f"{advice.refusal.message}: {advice.refusal.at}; {advice.refusal.hint}")
@@ -163,11 +163,11 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
 def _amount(request: LintRequest, report: LintReport) -> str:
     from loader.inspect import plural
 
-    path = request.path
+    path = request.ref.path
     samples = plural(report.samples, "sample")
     if is_record_file(path):
         return samples
-    if is_only_media_folder(open_dataset_storage(path, request.meta_folder)):
+    if is_only_media_folder(request.ref.storage()):
         return plural(report.samples, "file")
     where = f"{samples} in {plural(report.shards, 'shard')}"
     return f"{where} of {plural(report.datasets, 'dataset')}" if is_metadataset(path) else where
@@ -181,7 +181,7 @@ def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, st
         return lambda _dataset, _name: None
 
     def link(dataset: str | None, name: str | None) -> str | None:
-        base = dataset or request.path
+        base = dataset or request.ref.path
         path = base if name is None or not os.path.isdir(base) else os.path.join(base, name)
         return file_url(path)
 

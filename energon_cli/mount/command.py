@@ -8,13 +8,16 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..options import shared_options
+
+if TYPE_CHECKING:
+    from loader.format import DatasetRef
 
 
 @energon_command("mount", short_help="Show the samples of a dataset as files.")
@@ -31,9 +34,9 @@ from ..options import shared_options
 @shared_options("split_part")
 @click.option("-w", "--allow-slow", is_flag=True, hidden=True, help="Accepted for scripts of megatron-energon.")
 @shared_options("json", help="Print a line of JSON once the files can be read.")
-@shared_options("dataset_config", "split_config", "meta_folder")
+@dataset_options("dataset_config", "split_config", "meta_folder")
 def mount(
-    path: str,
+    ref: DatasetRef,
     *,
     directory: str,
     detach: bool,
@@ -42,9 +45,6 @@ def mount(
     split_part: str | None,
     allow_slow: bool,  # noqa: ARG001 - there is no slow mode here
     as_json: bool,
-    dataset_config: str,
-    split_config: str,
-    meta_folder: str | None,
 ) -> None:
     """Mount the dataset at PATH as read-only files at DIRECTORY, an empty folder.
 
@@ -82,18 +82,15 @@ def mount(
         return
     with ProgressBar("Scanning", unit="shards") as bar:
         tree = open_tree(
-            check_path(path, takes_tar=True, meta_folder=meta_folder),
+            check_ref(ref),
             Layout(sample_folders=sample_folders, shard_folders=by_shard),
             split_part=split_part,
-            split_config=given_name("split_config", split_config),
-            dataset_config=given_name("dataset_config", dataset_config),
-            meta_folder=meta_folder,
             on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
         )
 
     def show() -> None:
         if as_json:
-            print_json({"path": path, "directory": mounted, "process": os.getpid()}, in_one_line=True)
+            print_json({"path": ref.path, "directory": mounted, "process": os.getpid()}, in_one_line=True)
             sys.stdout.flush()
         else:
             show_note(f"mounted at {mounted}; Ctrl-C unmounts")

@@ -13,10 +13,11 @@ import click
 from loader.errors import ConfigError
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..options import shared_options, shuffle_options
 
 if TYPE_CHECKING:
+    from loader.format import DatasetRef
     from loader.inspect import PreviewRequest, SampleView, SampleViews
 
 
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
 @click.option("--images/--no-images", default=None, help="Draw pictures (default: on a terminal).")
 @shared_options("json", help="Print a line of JSON for each sample.")
 @shared_options("max_json_bytes", default="16MiB")
-@shared_options("dataset_config", "split_config", "meta_folder", "trust_code")
+@dataset_options("dataset_config", "split_config", "meta_folder", "trust_code")
 def preview(
-    path: str,
+    ref: DatasetRef,
     *,
     keys: tuple[str, ...],
     limit: int | None,
@@ -46,10 +47,6 @@ def preview(
     images: bool | None,
     as_json: bool,
     max_json_bytes: int,
-    dataset_config: str,
-    split_config: str,
-    meta_folder: str | None,
-    trust_code: bool,
 ) -> None:
     """Show samples of the dataset at PATH as training gets them: fields, types, shapes, texts and pictures.
 
@@ -87,19 +84,15 @@ def preview(
     from ..console import StatusLine, is_terminal, output_console, show_note
     from ..progress import ProgressBar
 
-    path = check_path(path, takes_tar=True, meta_folder=meta_folder)
+    ref = check_ref(ref)
     if split_parts:
-        _check_has_splits(path, meta_folder)
+        _check_has_splits(ref)
     bar, status = ProgressBar("Scanning headers", unit="shards"), StatusLine()
     request = PreviewRequest(
-        path=path,
+        ref=ref,
         split_parts=split_parts or None,
         seed=shuffle_seed,
         crude=crude,
-        trust_code=trust_code,
-        dataset_config=given_name("dataset_config", dataset_config),
-        split_config=given_name("split_config", split_config),
-        meta_folder=meta_folder,
         on_decode=lambda: status.show("decoding the first sample…"),
         reach=index + (limit or 1),
         workers=usable_cores(),
@@ -110,7 +103,7 @@ def preview(
     with bar, status:
         total, view = _joined([open_views(replace(request, key=key)) for key in keys or (None,)])
     if not total:
-        raise _nothing_to_show(path, split_parts)
+        raise _nothing_to_show(ref.path, split_parts)
     if index >= total:
         raise click.BadParameter(f"there are {total:,} samples, counted from 0", param_hint="--index")
     shown = range(index, min(index + (limit or max(1, len(keys))), total))
@@ -196,18 +189,17 @@ def _print_documents(view: Callable[[int], SampleView], places: Sequence[int]) -
     return are_sound
 
 
-def _check_has_splits(path: str, meta_folder: str | None) -> None:
-    from loader.format import open_dataset_storage
+def _check_has_splits(ref: DatasetRef) -> None:
     from loader.format.documents import is_metadataset, is_record_file, is_tar_file
     from loader.format.media import is_media_folder
 
-    if is_metadataset(path):
+    if is_metadataset(ref.path):
         return
-    if is_tar_file(path):
+    if is_tar_file(ref.path):
         raise click.BadParameter("a single tar file has no split parts", param_hint="--split-parts")
-    if is_record_file(path):
+    if is_record_file(ref.path):
         raise click.BadParameter("a single file has no split parts", param_hint="--split-parts")
-    if is_media_folder(open_dataset_storage(path, meta_folder)):
+    if is_media_folder(ref.storage()):
         raise click.BadParameter("a folder of files has no split parts", param_hint="--split-parts")
 
 

@@ -8,12 +8,13 @@ import click
 
 from ..account import show_account
 from ..command import energon_command
-from ..dataset_path import check_path
+from ..dataset_path import check_ref, dataset_options
 from ..extract.query_options import copy_options
 from ..options import shared_options, shuffle_options
 
 if TYPE_CHECKING:
     from loader.convert.resharding import ReshardReport
+    from loader.format import DatasetRef
 
 
 @energon_command("reshard", short_help="Write a dataset to new shards: sizes, order, parts.")
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
 @shared_options("split_ratio", help="New split by samples.  [default: that of PATH]")
 @shared_options("parts", "drop_parts")
 @copy_options
-@shared_options("num_workers", "compat", "strict", "progress", "json", "split_config", "meta_folder")
+@shared_options("num_workers", "compat", "strict", "progress", "json")
+@dataset_options("split_config", "meta_folder")
 def reshard(
-    path: str,
+    ref: DatasetRef,
     dest: str,
     *,
     shard_size: int,
@@ -38,7 +40,6 @@ def reshard(
     num_workers: int | None,
     progress: bool | None,
     as_json: bool,
-    meta_folder: str | None,
     **options: Any,
 ) -> None:
     """Write the samples of the dataset at PATH to new shards at DEST, as a prepared dataset.
@@ -73,7 +74,7 @@ def reshard(
     if shuffle_seed is not None and sort_by is not None:
         raise click.UsageError("Pass --shuffle or --sort-by, not both.")
     plan = ReshardPlan(
-        path=check_path(path, takes_tar=True, meta_folder=meta_folder),
+        ref=check_ref(ref),
         output=dest,
         shard_bytes=shard_size,
         shuffle_seed=shuffle_seed,
@@ -81,7 +82,6 @@ def reshard(
         split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
         keep_parts=parts,
         workers=num_workers or usable_cores(),
-        meta_folder=meta_folder,
         **options,
     )
     with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:

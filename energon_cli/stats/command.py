@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, given_name
+from ..dataset_path import check_ref, dataset_options
 from ..extract.query_options import query_options
 from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
+    from loader.format import DatasetRef
     from loader.inspect.stats import StatsReport
 
 
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 @click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
-@shared_options("json", "num_workers", "progress", "split_config", "meta_folder", "trust_code")
+@shared_options("json", "num_workers", "progress")
+@dataset_options("split_config", "meta_folder", "trust_code")
 @shared_options("max_json_bytes", default="64MiB")
 def stats(
-    paths: tuple[str, ...],
+    refs: tuple[DatasetRef, ...],
     *,
     query: SampleQuery,
     parts: tuple[str, ...],
@@ -43,9 +45,6 @@ def stats(
     max_json_bytes: int,
     num_workers: int | None,
     progress: bool | None,
-    split_config: str,
-    meta_folder: str | None,
-    trust_code: bool,
 ) -> None:
     """Show statistics of the datasets at PATH: sizes of parts and pictures, lengths of texts, durations, JSON fields.
 
@@ -82,12 +81,7 @@ def stats(
     from ..console import print_json, show_note, write_file
     from ..progress import ProgressBar
 
-    datasets = named_datasets(
-        [check_path(path, takes_tar=True, meta_folder=meta_folder) for path in paths],
-        split_parts=query.split_parts,
-        split_config=given_name("split_config", split_config),
-        meta_folder=meta_folder,
-    )
+    datasets = named_datasets([check_ref(ref) for ref in refs], split_parts=query.split_parts)
     if tokenizer is not None and not (tokenizer.endswith(".json") or ":" in tokenizer):
         expected = f"expected a .json file of tokenizers, or module:callable, found {tokenizer!r}"
         raise click.BadParameter(expected, param_hint="--tokenizer")
@@ -99,12 +93,12 @@ def stats(
         raise click.BadParameter(str(error), param_hint="--write") from error
     documents, has_findings = [], False
     with open_datasets(datasets) as opened:
-        for one in choose_samples(opened, query, at=", ".join(paths)):
+        for one in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
             dataset, place = one.opened.dataset, one.opened.place
             if write and place.is_temporary:
                 raise _no_columns(dataset.path)
             request = StatsRequest(
-                path=place.path,
+                ref=place.ref,
                 numbers=one.numbers,
                 parts=parts or None,
                 sample=limit,
@@ -112,9 +106,6 @@ def stats(
                 write=written,
                 tokenizer=tokenizer,
                 workers=num_workers or usable_cores(),
-                trust_code=trust_code,
-                split_config=place.split_config,
-                meta_folder=place.meta_folder,
                 max_json_bytes=max_json_bytes,
             )
             with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
@@ -125,7 +116,7 @@ def stats(
                 documents.append(report.document())
             _show(report, lacks=one.lacks, notes_only=as_json)
             if html is not None:
-                page = html_report(report, path=place.path, meta_folder=place.meta_folder)
+                page = html_report(report, place.ref)
                 write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
     if as_json:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from ..errors import ConfigError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_files import read_shard_info
-from ..format.documents.next_command import command_for_folder, fault_of_file, quoted
+from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, record_format
 from ..format.index.current import index_folders, prefetch_documents
 from ..format.index.layout import ROW_COLUMNS
@@ -35,7 +35,7 @@ def dataset_at(ref: DatasetRef | str | os.PathLike[str], **options: Any) -> Data
         FormatError: The file is damaged, or its index is missing.
         StorageError: The dataset is missing or not prepared.
     """
-    ref = _as_ref(ref)
+    ref = DatasetRef.of(ref)
     if is_metadataset(ref.path):
         raise ConfigError(
             "expected a dataset, found a metadataset",
@@ -59,7 +59,7 @@ def folder_at(
         StorageError: The folder is missing, or not prepared.
         ConfigError: ``.info.json`` is invalid.
     """
-    ref = _as_ref(ref)
+    ref = DatasetRef.of(ref)
     storage = ref.storage()
     _prefetch(storage, ref, with_index=reads_samples)
     counts = read_shard_info(storage)
@@ -82,10 +82,6 @@ def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:
     dataset = folder_at(ref)
     _ = dataset.tar_index  # raises for other formats
     return cast("TarDataset", dataset)
-
-
-def _as_ref(ref: DatasetRef | str | os.PathLike[str]) -> DatasetRef:
-    return ref if isinstance(ref, DatasetRef) else DatasetRef(os.fspath(ref))
 
 
 def _prefetch(storage: Storage, ref: DatasetRef, *, with_index: bool) -> None:
@@ -112,10 +108,9 @@ def _not_prepared(storage: Storage, ref: DatasetRef) -> StorageError:
     fault = fault_of_file(path)
     if fault is not None:
         return StorageError(fault[0], path=path, hint=fault[1])
-    flag = "" if ref.meta_folder is None else f" --meta-folder {quoted(ref.meta_folder)}"
     where = ".nv-meta/.info.json" if ref.meta_folder is None else f".info.json in {storage.path(FOLDER)}"
     return StorageError(
         f"this folder is no prepared dataset: it has no {where}",
         path=path,
-        hint=command_for_folder(ref.path, option=flag),
+        hint=command_for_ref(ref),
     )

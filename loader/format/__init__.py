@@ -12,6 +12,7 @@
 ``compat/``            the files that megatron-energon reads and writes
 ``media/``             metadata of images, audio and video
 ``prepare/``           a folder of shards → a dataset
+``dataset_ref.py``     which dataset, and by which of its documents
 ``shard_content.py``   the samples of one file, without an index
 ``worker_pool.py``     a function over many items in worker processes
 ``nv_meta.py``         the names of the files in ``.nv-meta``

@@ -33,8 +33,13 @@ class DatasetRef:
         cls, path: str | os.PathLike[str], *, meta_folder: str | os.PathLike[str] | None = None, **choices: Any
     ) -> DatasetRef:
         """Return the reference of a path that a caller gives, which may be relative to the working directory."""
-        meta_folder = None if meta_folder is None else resolve_path(meta_folder)
-        return cls(resolve_path(path), meta_folder=meta_folder, **choices)
+        meta_folder = None if meta_folder is None else os.fspath(meta_folder)
+        return cls(os.fspath(path), meta_folder=meta_folder, **choices).resolved()
+
+    @classmethod
+    def of(cls, ref: DatasetRef | str | os.PathLike[str]) -> DatasetRef:
+        """Return a reference; a path uses the documents of the default names."""
+        return ref if isinstance(ref, DatasetRef) else cls(os.fspath(ref))
 
     @property
     def split_file(self) -> str:
@@ -49,6 +54,11 @@ class DatasetRef:
     def storage(self) -> Storage:
         """Open the folder of the shards; ``.nv-meta`` in it is the meta folder."""
         return open_dataset_storage(self.path, self.meta_folder)
+
+    def resolved(self, folder: str | None = None) -> DatasetRef:
+        """Return the reference with absolute paths, which start from a folder, or from the working directory."""
+        meta_folder = None if self.meta_folder is None else resolve_path(self.meta_folder, folder)
+        return replace(self, path=resolve_path(self.path, folder), meta_folder=meta_folder)
 
     def moved(self, path: str, meta_folder: str | None = None) -> DatasetRef:
         """Return a reference to another path, with the same names of documents."""

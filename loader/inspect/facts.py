@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,21 +33,16 @@ _SAMPLES_A_RUN = 512
 
 
 def path_facts(
-    path: str,
+    ref: DatasetRef | str,
     *,
-    split_config: str | None = None,
-    dataset_config: str | None = None,
-    meta_folder: str | None = None,
     workers: int = 1,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """Return the facts about what a path names, as ``energon info --json`` prints them.
 
     Args:
-        path: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared.
-        split_config: Name of the split file; None: ``split.yaml``, or the one that a metadataset names.
-        dataset_config: Name of the dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
-        meta_folder: Folder to use instead of ``.nv-meta``.
+        ref: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared. A split
+            file or dataset file replaces those that a metadataset names.
         workers: Number of worker processes that scan tar files that are not prepared.
         on_progress: Called during such a scan with the numbers of scanned shards and of all shards.
 
@@ -55,30 +51,23 @@ def path_facts(
         FormatError: The index is damaged.
         StorageError: The path does not exist, or contains no dataset and no tar files.
     """
-    if is_metadataset(path):
+    ref = DatasetRef.of(ref)
+    if is_metadataset(ref.path):
         from .metadataset import metadataset_facts  # imported late: only metadatasets need the planner
 
-        return metadataset_facts(path, split_config=split_config, dataset_config=dataset_config)
-    path = data_path(path)
+        return metadataset_facts(ref)
+    path = data_path(ref.path)
     if is_record_file(path):
         return record_facts(*open_parent(path))
     if is_tar_file(path):
         return tar_facts(path, workers=workers, on_progress=on_progress)
-    storage = nv_meta.open_dataset_storage(path, meta_folder)
+    ref = replace(ref, path=path)
+    storage = ref.storage()
     if is_media_folder(storage):
         return media_folder_facts(storage)
-    if is_unprepared(storage, meta_folder):
+    if is_unprepared(storage, ref):
         return tar_facts(path, workers=workers, on_progress=on_progress)
-    return dataset_facts(
-        folder_at(
-            DatasetRef(
-                path,
-                split_config=split_config or nv_meta.SPLIT_YAML,
-                dataset_config=dataset_config or nv_meta.DATASET_YAML,
-                meta_folder=meta_folder,
-            )
-        )
-    )
+    return dataset_facts(folder_at(ref))
 
 
 def dataset_facts(dataset: Dataset) -> dict[str, Any]:

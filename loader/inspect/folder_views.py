@@ -11,9 +11,7 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at
 from ..dataset.records import SingleFile
 from ..errors import ConfigError, EnergonError
-from ..format.dataset_ref import DatasetRef
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
-from ..format.nv_meta import open_dataset_storage
 from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
@@ -41,14 +39,7 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
         ConfigError: The split part or key does not exist.
         StorageError: The dataset is missing or not prepared.
     """
-    dataset = dataset_at(
-        DatasetRef(
-            request.path,
-            split_config=request.split_config,
-            dataset_config=request.dataset_config,
-            meta_folder=request.meta_folder,
-        )
-    )
+    dataset = dataset_at(request.ref)
     build = None if request.crude else make_build(dataset, request)
     selection = _select_samples(dataset, request)
 
@@ -83,7 +74,7 @@ def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
         found = dataset.index.find(request.key)
         if not found and isinstance(dataset, SingleFile):
             there = f"keys are the numbers from 0 to {len(dataset) - 1}"
-            raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.path)
+            raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.ref.path)
         if not found:
             raise ConfigError(
                 f"no sample has the key {request.key!r}",
@@ -104,7 +95,7 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
         ConfigError: The key names none of the files, or no media metadata was collected.
         FormatError: ``index.sqlite`` is damaged.
     """
-    storage = open_dataset_storage(request.path, request.meta_folder)
+    storage = request.ref.storage()
     known = dict(sorted(MediaMetadataReader(storage)))
     names = list(known)
     key = request.key

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..dataset.opening import dataset_at
 from ..errors import EnergonError, TrustError
 from ..format.documents.subset import resolve_subset
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
-from ..metadataset.joins.files import open_member
 from ..metadataset.joins.open_join import open_join
 from .fields import FieldView
 from .sample_view import (
@@ -62,7 +62,7 @@ class _Samples:
     """A split part of a dataset, or a file of samples; with a filter, its numbers are those of the filter's rows."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
-        self._folder = open_member(leaf)
+        self._folder = dataset_at(leaf.ref)
         part = self._folder.loaded_part(leaf.split_part)
         ranges = self._folder.samples_of_part(part, excluded_shards=True)
         self._filter = self._folder.filter_of_part(part, leaf.filter)
@@ -110,7 +110,9 @@ class _Rows:
             from ..samples.building.dataset_code import load_joiner
 
             try:
-                self._joiner = load_joiner(join.joiner, at=f"{join.file}: {join.place}", trust_code=request.trust_code)
+                self._joiner = load_joiner(
+                    join.joiner, at=f"{join.file}: {join.place}", trust_code=request.ref.trust_code
+                )
             except EnergonError as error:
                 self._refused = error
 
@@ -165,7 +167,7 @@ class _Member:
     """One dataset of a join."""
 
     def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
-        self.folder = open_member(member)
+        self.folder = dataset_at(member.ref)
         self._label = member.name if member.name is not None else f"{number} {os.path.basename(member.path)}"
         self._build = None if request.crude else make_build(self.folder, request)
         self._request = request

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..accounting.large_parts import CHECKED_JSON_BYTES
@@ -17,7 +17,7 @@ from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig, parse_split_config
 from ..format.media.metadata import is_media_folder
-from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML, open_dataset_storage
+from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML, open_dataset_storage
 from ..lint.report import Finding, LintProgress, LintReport, SampleCheck
 from ..storage import EPath, Storage, open_parent
 
@@ -27,27 +27,20 @@ class LintRequest:
     """A path to lint, and how.
 
     Attributes:
-        path: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared.
+        ref: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared. A split
+            file or dataset file replaces those that a metadataset names; ``trust_code`` runs code of the data.
         level: ``"headers"``, ``"bytes"`` or ``"decode"``.
         workers: Number of worker processes; at least 1.
         split_parts: Only these split parts, or splits of a metadataset.
-        split_config: Name of the split file; None: ``split.yaml``, or the one that a metadataset names.
-        dataset_config: Name of the dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
-        meta_folder: Folder to use instead of ``.nv-meta``.
         max_findings: Stop at this number of findings.
-        trust_code: Run code that comes with the data.
         max_json_bytes: Larger JSON parts are not parsed, a finding; None for no limit.
     """
 
-    path: str
+    ref: DatasetRef
     level: str = "decode"
     workers: int = 1
     split_parts: tuple[str, ...] | None = None
-    split_config: str | None = None
-    dataset_config: str | None = None
-    meta_folder: str | None = None
     max_findings: int | None = None
-    trust_code: bool = False
     max_json_bytes: int | None = CHECKED_JSON_BYTES
 
 
@@ -81,7 +74,8 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         ConfigError: The split parts do not exist.
         StorageError: A metadataset cannot be read.
     """
-    path = data_path(request.path)
+    ref = request.ref
+    path = data_path(ref.path)
     if is_record_file(path):
         from ..lint.record_file import lint_record_file
 
@@ -89,41 +83,36 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         return lint_record_file(
             storage, name, level=request.level, max_findings=request.max_findings, on_progress=on_progress
         )
-    make_check = partial(_make_check, trust_code=request.trust_code, max_json_bytes=request.max_json_bytes)
-    if is_metadataset(request.path):
+    make_check = partial(_make_check, trust_code=ref.trust_code, max_json_bytes=request.max_json_bytes)
+    if is_metadataset(ref.path):
         from ..metadataset.lint import MetadatasetLintPlan, lint_metadataset
         from ..stores.aux_store import open_aux_store
 
         mix = MetadatasetLintPlan(
-            path=request.path,
+            ref=ref,
             splits=request.split_parts,
             level=request.level,
             workers=request.workers,
-            split_config=request.split_config,
-            dataset_config=request.dataset_config,
             max_findings=request.max_findings,
             make_sample_check=make_check,
             open_aux=open_aux_store,
         )
         return lint_metadataset(mix, on_progress=on_progress)
-    storage = open_dataset_storage(request.path, request.meta_folder)
-    if not is_tar_file(request.path) and is_only_media_folder(storage):
+    storage = ref.storage()
+    if not is_tar_file(ref.path) and is_only_media_folder(storage):
         from ..lint.media_folder import lint_media_folder
 
         check = make_check(None, "") if request.level == "decode" else None
         return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
-    if is_tar_file(request.path) or is_unprepared(storage, request.meta_folder):
+    if is_tar_file(ref.path) or is_unprepared(storage, ref):
         return _lint_unprepared(request, make_check, on_progress)
     from ..lint.run import LintPlan, lint_dataset
 
     plan = LintPlan(
-        path=request.path,
+        ref=ref,
         level=request.level,
         workers=request.workers,
         split_parts=request.split_parts,
-        split_config=request.split_config or SPLIT_YAML,
-        dataset_config=request.dataset_config or DATASET_YAML,
-        meta_folder=request.meta_folder,
         max_findings=request.max_findings,
         make_sample_check=make_check,
     )
@@ -139,7 +128,7 @@ def _lint_unprepared(
     from ..lint.unprepared import lint_tars
 
     try:
-        tars = find_tars(request.path)
+        tars = find_tars(request.ref.path)
     except EnergonError as error:
         found = (unreadable_dataset(error),)
         return LintReport(findings=found, complete=True, shards=0, samples=0, seconds=0.0)
@@ -159,27 +148,23 @@ def is_only_media_folder(storage: Storage) -> bool:
     return is_media_folder(storage) and not any(map(storage.exists, remains))
 
 
-def exclude_broken(
-    path: str, report: LintReport, *, split_config: str, meta_folder: str | None = None
-) -> ExcludedSamples:
+def exclude_broken(ref: DatasetRef | str, report: LintReport) -> ExcludedSamples:
     """Exclude the samples with findings from the split of a dataset.
 
     Args:
-        path: The dataset.
+        ref: The dataset.
         report: A report of :func:`run_lint` about it.
-        split_config: Name of the split file.
-        meta_folder: Folder to use instead of ``.nv-meta``.
 
     Raises:
         ConfigError: The split file is invalid.
         StorageError: It cannot be written.
     """
     if not any(finding.is_sample for finding in report.findings):
-        return ExcludedSamples(samples=0, file=split_config)
+        return ExcludedSamples(samples=0, file=DatasetRef.of(ref).split_file)
 
-    dataset = folder_at(DatasetRef(path, split_config=split_config, meta_folder=meta_folder))
+    dataset = folder_at(ref)
     samples = exclude_broken_samples(dataset, report.findings, checked=report.samples)
-    return ExcludedSamples(samples=samples, file=dataset.split_file or split_config)
+    return ExcludedSamples(samples=samples, file=dataset.split_file or dataset.ref.split_file)
 
 
 def exclusion_advice(request: LintRequest, report: LintReport) -> list[ExclusionAdvice]:
@@ -191,25 +176,23 @@ def exclusion_advice(request: LintRequest, report: LintReport) -> list[Exclusion
     """
     by_dataset: dict[str, list[Finding]] = {}
     for finding in report.findings:
-        by_dataset.setdefault(finding.dataset or request.path, []).append(finding)
+        by_dataset.setdefault(finding.dataset or request.ref.path, []).append(finding)
     advice = []
     for path, findings in by_dataset.items():
         broken = {(finding.shard, finding.key) for finding in findings if finding.is_sample}
         if not broken or any(finding.blocks_exclusion for finding in findings):
             continue
         checked = report.samples if report.datasets == 1 else None
-        if request.path != path and not is_prepared(open_dataset_storage(path)):
+        if request.ref.path != path and not is_prepared(open_dataset_storage(path)):
             continue  # its metadataset names another folder for .nv-meta
-        refusal = _refusal(path, request, findings, checked)
+        refusal = _refusal(replace(request.ref, path=path), findings, checked)
         advice.append(ExclusionAdvice(path=path, samples=len(broken), refusal=refusal))
     return advice
 
 
-def _refusal(path: str, request: LintRequest, findings: Sequence[Finding], checked: int | None) -> EnergonError | None:
-
+def _refusal(ref: DatasetRef, findings: Sequence[Finding], checked: int | None) -> EnergonError | None:
     try:
-        dataset = folder_at(DatasetRef(path, split_config=request.split_config, meta_folder=request.meta_folder))
-        samples_to_exclude(dataset, findings, checked=checked)
+        samples_to_exclude(folder_at(ref), findings, checked=checked)
     except EnergonError as error:
         return error
     return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError, EnergonError
+from ..format.dataset_ref import DatasetRef
 from ..metadataset.documents.leaf_plan import JoinMember, LeafPlan
 from ..metadataset.documents.paths import DatasetPaths
 from ..metadataset.leaf_samples import LeafCounter
@@ -14,19 +15,17 @@ from ..metadataset.plans.plan_leaves import plan_splits
 from ..metadataset.plans.plan_node import PlanNode
 
 
-def metadataset_facts(path: str, *, split_config: str | None, dataset_config: str | None) -> dict[str, Any]:
+def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:
     """Return the facts about the splits of a metadataset.
 
     Args:
-        path: The metadataset.
-        split_config: Split file of every dataset; overrides the documents.
-        dataset_config: Dataset file of every dataset; overrides the documents.
+        ref: The metadataset; its split file and dataset file are those of every dataset, and override the documents.
 
     Raises:
         ConfigError: Documents contain faults; all are listed. Faults of datasets are part of the facts instead.
         StorageError: The file cannot be read.
     """
-    planned = plan_splits(path, split_config=split_config, dataset_config=dataset_config)
+    planned = plan_splits(ref)
     if planned.faults:
         raise ConfigError(file=planned.file, faults=planned.faults)
     datasets = _Datasets()
@@ -49,9 +48,9 @@ class _Datasets:
     def fault(self, dataset: LeafPlan | JoinMember) -> str | None:
         """Return the fault of a dataset's path, or of the paths of its auxiliary stores; None if there is none."""
         try:
-            found = self._paths.fault_of_dataset(dataset.path, dataset.meta_folder)
+            found = self._paths.fault_of_dataset(dataset.ref)
             for name, store in dataset.aux.items():
-                fault = self._paths.fault_of_aux(store, dataset.aux_meta_folders.get(name))
+                fault = self._paths.fault_of_aux(store)
                 found = found or (f"aux {name}: {fault}" if fault else None)
         except EnergonError as error:
             return _one_line(error)
@@ -138,14 +137,11 @@ class _SplitFacts:
             "repetitions": node.repetitions,
             "expected_repetitions": None,
             "samples": _sum([child["samples"] for child in children]),
-            "split_config": None,
-            "dataset_config": None,
-            "meta_folder": None,
+            **_documents(DatasetRef("")),
             "filter": None,
             "subset": [],
             "subflavors": {},
-            "aux": {},
-            "aux_meta_folders": {},
+            **_stores({}),
             "join": None,
             "fault": None,
             "children": children,
@@ -164,14 +160,11 @@ class _SplitFacts:
             "share": self._share(leaf),
             "expected_repetitions": self._expected_repetitions(leaf),
             "samples": samples,
-            "split_config": leaf.split_config,
-            "dataset_config": leaf.dataset_config,
-            "meta_folder": leaf.meta_folder,
+            **_documents(leaf.ref),
             "filter": leaf.filter,
             "subset": [str(applied) for applied in leaf.subset],
             "subflavors": dict(leaf.subflavors),
-            "aux": dict(leaf.aux),
-            "aux_meta_folders": dict(leaf.aux_meta_folders),
+            **_stores(leaf.aux),
             "join": join,
             "fault": fault,
         }
@@ -187,19 +180,31 @@ class _SplitFacts:
                     "name": member.name,
                     "path": member.path,
                     "split_part": member.split_part,
-                    "split_config": member.split_config,
-                    "dataset_config": member.dataset_config,
-                    "meta_folder": member.meta_folder,
+                    **_documents(member.ref),
                     "filter": member.filter,
                     "nonmatch": member.nonmatch,
                     "subflavors": dict(member.subflavors),
-                    "aux": dict(member.aux),
-                    "aux_meta_folders": dict(member.aux_meta_folders),
+                    **_stores(member.aux),
                     "fault": self._datasets.fault(member),
                 }
                 for member in leaf.join.members
             ],
         }
+
+
+def _documents(ref: DatasetRef) -> dict[str, str | None]:
+    return {
+        "split_config": ref.split_config,
+        "dataset_config": ref.dataset_config,
+        "meta_folder": ref.meta_folder,
+    }
+
+
+def _stores(aux: Mapping[str, DatasetRef]) -> dict[str, dict[str, str]]:
+    return {
+        "aux": {name: ref.path for name, ref in aux.items()},
+        "aux_meta_folders": {name: ref.meta_folder for name, ref in aux.items() if ref.meta_folder is not None},
+    }
 
 
 def _schedule(node: PlanNode) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from ..accounting.kinds import TORCH
 from ..accounting.large_parts import SHOWN_JSON_BYTES
 from ..dataset.dataset import Dataset
 from ..errors import EnergonError, TrustError
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import is_own_module
 from ..format.nv_meta import FOLDER
 from ..storage import EPath
@@ -61,15 +62,12 @@ class PreviewRequest:
     """The samples to view, and how.
 
     Attributes:
-        path: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared.
+        ref: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared. A split
+            file or dataset file replaces those that a metadataset names; ``trust_code`` runs code of the data.
         split_parts: Only these split parts, or splits of a metadataset.
         key: Only the samples with this key.
         seed: Shuffles; None keeps the order.
         crude: View raw parts, even if ``dataset.yaml`` names a sample type.
-        trust_code: Run code that comes with the data.
-        dataset_config: The dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
-        meta_folder: Folder to use instead of ``.nv-meta``.
-        split_config: The split file; None: ``split.yaml``, or the one that a metadataset names.
         on_decode: Called before the first sample of a dataset is decoded, which may take seconds.
         reach: Number of samples, from the first, that will be viewed: tar files that are not prepared are scanned as
             far as this.
@@ -79,15 +77,11 @@ class PreviewRequest:
         max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
     """
 
-    path: str
+    ref: DatasetRef
     split_parts: tuple[str, ...] | None = None
     key: str | None = None
     seed: int | None = None
     crude: bool = False
-    trust_code: bool = False
-    dataset_config: str | None = None
-    split_config: str | None = None
-    meta_folder: str | None = None
     on_decode: Callable[[], None] | None = None
     reach: int = 1
     workers: int = 1
@@ -101,7 +95,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
 
     Args:
         dataset: The dataset.
-        request: Its ``trust_code`` decides if code of the dataset may run.
+        request: The ``trust_code`` of its reference decides if code of the dataset may run.
         crude_too: Also build crude samples, of decoded parts, for a joiner.
     """
     config = dataset.config
@@ -117,7 +111,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
             meta_folder=EPath(dataset.storage.path(FOLDER)),
             dataset_path=EPath(dataset.storage.path("")),
             decoder=view_decoder(config) if dataset.records is None or dataset.records.decodes else None,
-            trust_code=request.trust_code,
+            trust_code=request.ref.trust_code,
         )
     except TrustError as error:
         refused = error

@@ -27,8 +27,8 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
         FormatError: No shard can be scanned.
         StorageError: The path holds no tar files.
     """
-    tars = find_tars(request.path)
-    if request.split_parts or request.dataset_config or request.split_config:
+    tars = find_tars(request.ref.path)
+    if request.split_parts or request.ref.dataset_config or request.ref.split_config:
         raise ConfigError(
             f"{tars.not_prepared.message}, and so no split parts or other files of one",
             at=tars.not_prepared.at,

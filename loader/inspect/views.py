@@ -11,7 +11,6 @@ from ..dataset.unprepared.tar_folder import is_unprepared
 from ..errors import ConfigError
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
-from ..format.nv_meta import open_dataset_storage
 from ..storage import short_path
 from .folder_views import SampleViews, open_file_views, open_folder_views, place_text
 from .sample_view import PreviewRequest, SampleView
@@ -31,17 +30,18 @@ def open_views(request: PreviewRequest) -> SampleViews:
         FormatError: A file of the dataset is damaged, or a JSONL file is not indexed.
         StorageError: A dataset is missing, or a dataset of a metadataset is not prepared.
     """
-    request = replace(request, path=data_path(request.path))
-    if is_metadataset(request.path):
+    ref = replace(request.ref, path=data_path(request.ref.path))
+    request = replace(request, ref=ref)
+    if is_metadataset(ref.path):
         return _open_mix(request)
-    if is_record_file(request.path):
+    if is_record_file(ref.path):
         return open_folder_views(request)
-    if is_tar_file(request.path):
+    if is_tar_file(ref.path):
         return open_tar_views(request)
-    storage = open_dataset_storage(request.path, request.meta_folder)
+    storage = ref.storage()
     if is_media_folder(storage):
         return open_file_views(request)
-    if is_unprepared(storage, request.meta_folder):
+    if is_unprepared(storage, ref):
         return open_tar_views(request)
     return open_folder_views(request)
 
@@ -53,12 +53,7 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
     from ..metadataset.plans.plan_leaves import plan_splits
     from .leaf_views import open_leaf_views
 
-    planned = plan_splits(
-        request.path,
-        split_parts=request.split_parts,
-        split_config=request.split_config,
-        dataset_config=request.dataset_config,
-    )
+    planned = plan_splits(request.ref, split_parts=request.split_parts)
     if planned.faults:
         raise ConfigError(file=planned.file, faults=planned.faults)
     names = planned.names
@@ -76,7 +71,7 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
             leaf.weight *= total / (sum(other.share for other in leaves) or 1)
         mixed += [leaf for leaf in leaves if len(leaf.views)]
     if request.key is not None:
-        return _find_in_mix(mixed, request.key, request.path)
+        return _find_in_mix(mixed, request.key, request.ref.path)
     order = MixOrder([len(leaf.views) for leaf in mixed], [leaf.weight for leaf in mixed], seed=request.seed)
 
     def view(place: int) -> SampleView:
@@ -130,8 +125,9 @@ def _origin(leaf: LeafPlan, folder: str) -> str:
     """Format the leaf that a sample is from.
 
     >>> from loader.metadataset.documents.leaf_plan import LeafPlan
+    >>> from loader.format.dataset_ref import DatasetRef
     >>> from loader.format.documents.load_request import LoadRequest
-    >>> request = LoadRequest(path="/data/a", split_part="val", subflavors={"kind": "art"})
+    >>> request = LoadRequest(ref=DatasetRef("/data/a"), split_part="val", subflavors={"kind": "art"})
     >>> _origin(LeafPlan(place="", request=request), "/data")
     'from a (val), kind: art'
     """

@@ -29,18 +29,14 @@ class RecordShardLint:
     """Lint one file of a folder; picklable, for worker processes.
 
     Args:
-        path: Path of the folder.
-        split_config: Name of the split file.
-        meta_folder: Folder to use instead of ``.nv-meta``.
+        ref: The folder.
         level: Level of the lint.
         max_findings: Number of findings of a file to stop at; None finds all.
         config: Content of ``dataset.yaml``; None if it is missing or invalid.
         check: Check of samples for level ``decode``; None skips it.
     """
 
-    path: str
-    split_config: str
-    meta_folder: str | None
+    ref: DatasetRef
     level: str
     max_findings: int | None
     config: DatasetConfig | None
@@ -51,7 +47,7 @@ class RecordShardLint:
 
     @cached_property
     def _dataset(self) -> Dataset:
-        return folder_at(DatasetRef(self.path, split_config=self.split_config, meta_folder=self.meta_folder))
+        return folder_at(self.ref)
 
     def __call__(self, shard: ShardEntry) -> list[Finding]:
         """Return the findings of a file."""

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from ..accounting.part_sets import PartSets
 from ..errors import ConfigError
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import did_you_mean
-from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 
 LEVELS = ("headers", "bytes", "decode")
 
@@ -42,13 +42,10 @@ class LintPlan:
     """A lint of a dataset.
 
     Attributes:
-        path: Path of the dataset.
+        ref: The dataset.
         level: ``headers``, ``bytes`` (read the contents too) or ``decode`` (and decode them).
         workers: Number of worker processes.
         split_parts: Split parts to check; None checks all shards.
-        split_config: Name of the split file.
-        dataset_config: Name of the dataset file.
-        meta_folder: Folder to use instead of ``.nv-meta``.
         max_findings: Number of findings to stop at; None finds all.
         make_sample_check: Function ``(config, meta_folder)`` that makes the check of samples for level ``decode``,
             which requires it; the other levels do not call it. It is called once, and its result must be picklable.
@@ -57,13 +54,10 @@ class LintPlan:
         ConfigError: The level does not exist, or level ``decode`` has no check.
     """
 
-    path: str
+    ref: DatasetRef
     level: str = "decode"
     workers: int = 1
     split_parts: tuple[str, ...] | None = None
-    split_config: str = SPLIT_YAML
-    dataset_config: str = DATASET_YAML
-    meta_folder: str | None = None
     max_findings: int | None = None
     make_sample_check: Callable[[DatasetConfig | None, str], SampleCheck] | None = None
 

@@ -10,7 +10,6 @@ from ..accounting.part_sets import PartSets
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..errors import ConfigError, EnergonError, FormatError, StorageError
-from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
 from ..format.index.layout import ShardEntry
@@ -61,14 +60,7 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
     lint = _Lint(plan, on_progress)
     unknown: ConfigError | None = None
     try:
-        dataset = folder_at(
-            DatasetRef(
-                plan.path,
-                split_config=plan.split_config,
-                dataset_config=plan.dataset_config,
-                meta_folder=plan.meta_folder,
-            )
-        )
+        dataset = folder_at(plan.ref)
         dataset.storage.list_once("")
         unknown = _unknown_parts(dataset, plan.split_parts or ())
         if unknown is None:
@@ -147,9 +139,7 @@ class _Lint(RunningLint):
         check = self._sample_check(dataset) if is_typed else None
         self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
         lint = RecordShardLint(
-            path=plan.path,
-            split_config=plan.split_config,
-            meta_folder=plan.meta_folder,
+            ref=plan.ref,
             level=plan.level,
             max_findings=plan.max_findings,
             config=config,

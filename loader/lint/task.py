@@ -13,7 +13,6 @@ from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..errors import ConfigError
-from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.layout import ShardEntry
 from .report import CheckedTask, LintPlan, SampleCheck, take_pictures
@@ -89,15 +88,7 @@ class LintChecker:
 
     @cached_property
     def _dataset(self) -> Dataset:
-        plan = self._plan
-        dataset = folder_at(
-            DatasetRef(
-                plan.path,
-                split_config=plan.split_config,
-                dataset_config=plan.dataset_config,
-                meta_folder=plan.meta_folder,
-            )
-        )
+        dataset = folder_at(self._plan.ref)
         dataset.storage.list_once("")
         return dataset
 

@@ -41,22 +41,23 @@ class NamedDataset:
     """A dataset that a path names, or that a metadataset reads.
 
     Attributes:
-        path: The folder, file of samples, or tar file.
-        meta_folder: Folder to use instead of ``.nv-meta``; None for ``.nv-meta``.
-        split_config: Name of the split file; None for the default one.
+        ref: The folder, file of samples, or tar file, with the documents of the default dataset file.
         dataset_configs: Names of the dataset files by which a metadataset reads it; None is the default one.
         split_parts: The split parts that are requested; empty for all samples.
         metadataset: The metadataset; None if the path is its own.
         is_temporary: The metadata is that of a temporary index.
     """
 
-    path: str
-    meta_folder: str | None = None
-    split_config: str | None = None
+    ref: DatasetRef
     dataset_configs: tuple[str | None, ...] = (None,)
     split_parts: tuple[str, ...] = ()
     metadataset: str | None = None
     is_temporary: bool = False
+
+    @property
+    def path(self) -> str:
+        """Path of the folder or file."""
+        return self.ref.path
 
     @property
     def is_file(self) -> bool:
@@ -64,42 +65,30 @@ class NamedDataset:
         return is_record_file(data_path(self.path))
 
 
-def named_datasets(
-    paths: Sequence[str],
-    *,
-    split_parts: Sequence[str] = (),
-    split_config: str | None = None,
-    meta_folder: str | None = None,
-) -> list[NamedDataset]:
-    """Return the datasets that paths name, each once, in order.
+def named_datasets(refs: Sequence[DatasetRef], *, split_parts: Sequence[str] = ()) -> list[NamedDataset]:
+    """Return the datasets that references name, each once, in order.
 
     Those of a metadataset are its leaves and the members of its joins, whole: weights, filters and subsets do not
     apply.
 
     Args:
-        paths: Datasets and metadatasets.
+        refs: Datasets and metadatasets; the split file of a metadataset overrides those that it names.
         split_parts: Only these split parts; of a metadataset, the datasets and split parts that its splits of these
             names read. Empty for all.
-        split_config: Name of the split file; None for the default one, or the one that a metadataset names.
-        meta_folder: Folder to use instead of the ``.nv-meta`` of a folder.
 
     Raises:
         ConfigError: A metadataset contains faults, or does not have the split.
         StorageError: It cannot be read.
     """
-    found: dict[tuple[str, str | None, str | None], NamedDataset] = {}
-    for path in paths:
-        if is_metadataset(path):
-            named = _of_metadataset(path, split_parts, split_config)
+    found: dict[DatasetRef, NamedDataset] = {}
+    for ref in refs:
+        if is_metadataset(ref.path):
+            named = _of_metadataset(ref, split_parts)
         else:
-            one = NamedDataset(
-                path=path, meta_folder=meta_folder, split_config=split_config, split_parts=(*split_parts,)
-            )
-            named = iter([one])
+            named = iter([NamedDataset(ref=ref, split_parts=(*split_parts,))])
         for one in named:
-            identity = (one.path, one.meta_folder, one.split_config)
-            other = found.setdefault(identity, one)
-            found[identity] = replace(
+            other = found.setdefault(one.ref, one)
+            found[one.ref] = replace(
                 other,
                 dataset_configs=tuple(dict.fromkeys((*other.dataset_configs, *one.dataset_configs))),
                 split_parts=tuple(dict.fromkeys((*other.split_parts, *one.split_parts))),
@@ -107,19 +96,17 @@ def named_datasets(
     return list(found.values())
 
 
-def _of_metadataset(path: str, split_parts: Sequence[str], split_config: str | None) -> Iterator[NamedDataset]:
-    planned = plan_splits(path, split_parts=split_parts or None, split_config=split_config)
+def _of_metadataset(ref: DatasetRef, split_parts: Sequence[str]) -> Iterator[NamedDataset]:
+    planned = plan_splits(ref, split_parts=split_parts or None)
     if planned.faults:
         raise ConfigError(file=planned.file, faults=planned.faults)
     for leaf in (leaf for tree in planned.trees.values() for leaf in tree.leaves()):
         for one in (leaf,) if leaf.join is None else leaf.join.members:
             yield NamedDataset(
-                path=one.path,
-                meta_folder=one.meta_folder,
-                split_config=one.split_config,
-                dataset_configs=(one.dataset_config,),
+                ref=replace(one.ref, dataset_config=None),
+                dataset_configs=(one.ref.dataset_config,),
                 split_parts=(one.split_part,) if split_parts else (),
-                metadataset=path,
+                metadataset=ref.path,
             )
 
 
@@ -160,7 +147,7 @@ def open_datasets(
         found = []
         for one in datasets:
             place = _index_if_unprepared(one, stack, on_progress, keys)
-            folder = dataset_at(DatasetRef(place.path, split_config=place.split_config, meta_folder=place.meta_folder))
+            folder = dataset_at(place.ref)
             stack.callback(folder.close)
             found.append(OpenDataset(name=names.add(one.path), dataset=one, place=place, folder=folder))
         yield found
@@ -172,7 +159,5 @@ def _index_if_unprepared(
     """Return a dataset; for tar shards that are not prepared, with a temporary index that ``stack`` removes."""
     if dataset.is_file:
         return dataset
-    indexed = index_temporarily(dataset.path, dataset.meta_folder, stack, on_progress, keys=keys)
-    if indexed is None:
-        return dataset
-    return replace(dataset, path=indexed[0], meta_folder=indexed[1], is_temporary=True)
+    indexed = index_temporarily(dataset.ref, stack, on_progress, keys=keys)
+    return dataset if indexed is None else replace(dataset, ref=indexed, is_temporary=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 
@@ -26,7 +26,7 @@ class LeafCounter:
     """
 
     def __init__(self) -> None:
-        self._folder = cache(_open_folder)
+        self._folder: Callable[[DatasetRef], Dataset] = cache(folder_at)
         self._records = cache(_count_records)
         self._filter = cache(_open_filter)
 
@@ -43,7 +43,7 @@ class LeafCounter:
         elif is_record_file(leaf.path):
             whole, folder = self._records(leaf.path, leaf.filter), None
         else:
-            folder = self._folder(leaf.path, leaf.split_config, leaf.dataset_config, leaf.meta_folder)
+            folder = self._folder(leaf.ref)
             part = folder.loaded_part(leaf.split_part)
             leaf = replace(leaf, request=replace(leaf.request, split_part=part))
             kept = self._filter(folder, leaf.split_part, leaf.filter)
@@ -83,10 +83,6 @@ class LeafCounter:
             ConfigError: The join is not prepared, or its datasets have changed since.
         """
         return len(open_join(join))
-
-
-def _open_folder(path: str, split: str | None, config: str | None, meta_folder: str | None) -> Dataset:
-    return folder_at(DatasetRef(path, split_config=split, dataset_config=config, meta_folder=meta_folder))
 
 
 def _open_filter(folder: Dataset, split_part: str, name: str | None) -> FilterRows | None:

@@ -16,7 +16,6 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
-from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..lint.record_file import lint_record_file
 from ..lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts, SampleCheck
 from ..lint.run import lint_dataset
@@ -34,26 +33,22 @@ class MetadatasetLintPlan:
     """A lint of a metadataset.
 
     Attributes:
-        path: Path of the metadataset.
+        ref: The metadataset; its split file and dataset file are those of every dataset, and override the documents.
         splits: Splits to check; None checks all.
         level: Level at which datasets are checked; see :class:`~loader.lint.report.LintPlan`.
         workers: Number of worker processes.
-        split_config: Name of the split file of every dataset; overrides the documents.
-        dataset_config: Name of the dataset file of every dataset; overrides the documents.
         max_findings: Number of findings to stop at; None finds all.
         make_sample_check: Function that makes the check of samples for level ``decode``.
-        open_aux: Function that opens an auxiliary store, ``open_aux(url, meta_folder=…)``; None skips these stores.
+        open_aux: Function that opens an auxiliary store; None skips these stores.
     """
 
-    path: str
+    ref: DatasetRef
     splits: tuple[str, ...] | None = None
     level: str = "decode"
     workers: int = 1
-    split_config: str | None = None
-    dataset_config: str | None = None
     max_findings: int | None = None
     make_sample_check: Callable[[DatasetConfig | None, str], SampleCheck] | None = None
-    open_aux: Callable[..., object] | None = None
+    open_aux: Callable[[DatasetRef], object] | None = None
 
 
 def lint_metadataset(
@@ -73,9 +68,7 @@ def lint_metadataset(
         WorkerError: A worker process was killed.
     """
     started = time.perf_counter()
-    planned = plan_splits(
-        plan.path, split_parts=plan.splits, split_config=plan.split_config, dataset_config=plan.dataset_config
-    )
+    planned = plan_splits(plan.ref, split_parts=plan.splits)
     lint = _MetadatasetLint(plan, on_progress)
     lint.check(planned)
     return LintReport(
@@ -95,9 +88,6 @@ _MAX_WITHOUT_WORKERS = {"headers": 4, "bytes": 4, "decode": 256}
 """Shards, or samples to decode, up to which a dataset is checked without workers: starting them takes longer, and a
 mix may have hundreds of small datasets."""
 
-_Dataset = tuple[str, str, str, str | None]
-"""A dataset to check: its path, split file and dataset file."""
-
 
 class _MetadatasetLint:
     """A running lint: its findings so far."""
@@ -114,8 +104,8 @@ class _MetadatasetLint:
         self._counter = LeafCounter()
         self._units = UnitColumns()
         self._reported: set[object] = set()
-        self._used: dict[_Dataset, dict[str, None]] = {}  # dataset → the split parts of it that are read
-        self._work: dict[_Dataset, _Work] = {}
+        self._used: dict[DatasetRef, dict[str, None]] = {}  # dataset → the split parts of it that are read
+        self._work: dict[DatasetRef, _Work] = {}
 
     def check(self, planned: PlannedSplits) -> None:
         """Check the documents, then the paths in them, then the datasets."""
@@ -124,7 +114,7 @@ class _MetadatasetLint:
             self._add(Finding(code="W503", message=f"split {name!r}: {found}") for found in find_repeated_leaves(tree))
             for leaf in tree.leaves():
                 self._add(self._check_leaf(leaf))
-            existing = {path for path, *_ in self._used}
+            existing = {ref.path for ref in self._used}
             units = self._units.faults(leaf for leaf in tree.leaves() if primary_of(leaf).path in existing)
             self._add(Finding(code="W508", message=f"split {name!r}: {found}") for found in units)
         self._add(_shared_with_training(planned))
@@ -180,7 +170,7 @@ class _MetadatasetLint:
         except ConfigError as error:
             if not error.file:  # a fault of a file of the dataset is found with the dataset
                 place = leaf.place if leaf.join is not None else ""
-                about = ("samples", leaf.path, place, leaf.split_part, leaf.split_config, leaf.filter, leaf.subset)
+                about = ("samples", leaf.path, place, leaf.split_part, leaf.ref.split_config, leaf.filter, leaf.subset)
                 path = "" if place else f"{leaf.path}: "
                 yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {path}{error.message}"))
         except EnergonError as error:
@@ -193,30 +183,25 @@ class _MetadatasetLint:
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
         """Return the finding for a dataset that cannot be opened; record a dataset that can as used."""
         try:
-            fault = self._paths.fault_of_dataset(dataset.path, dataset.meta_folder)
+            fault = self._paths.fault_of_dataset(dataset.ref)
         except EnergonError as error:
             fault = error.message
         if fault is not None:
             return Finding(code="E502", message=f"{dataset.place}.path: {fault}")
-        used = (
-            dataset.path,
-            dataset.split_config or SPLIT_YAML,
-            dataset.dataset_config or DATASET_YAML,
-            dataset.meta_folder,
-        )
+        ref = dataset.ref
+        used = replace(ref, split_config=ref.split_file, dataset_config=ref.dataset_file)
         self._used.setdefault(used, {})[dataset.split_part] = None
         return None
 
     def _check_stores(self, dataset: LeafPlan | JoinMember) -> Iterator[Finding]:
-        for name, url in dataset.aux.items():
-            meta_folder = dataset.aux_meta_folders.get(name)
-            if self._plan.open_aux is None or ("store", url, meta_folder) in self._reported:
+        for name, ref in dataset.aux.items():
+            if self._plan.open_aux is None or ("store", ref) in self._reported:
                 continue
-            self._reported.add(("store", url, meta_folder))
+            self._reported.add(("store", ref))
             try:
-                self._plan.open_aux(url, meta_folder=meta_folder)
+                self._plan.open_aux(ref)
             except EnergonError as error:
-                yield Finding(code="E506", message=f"{dataset.place}.aux.{name}: {url}: {_in_one_line(error)}")
+                yield Finding(code="E506", message=f"{dataset.place}.aux.{name}: {ref.path}: {_in_one_line(error)}")
 
     def _once(self, about: object, finding: Finding) -> Iterator[Finding]:
         if about not in self._reported:
@@ -225,8 +210,7 @@ class _MetadatasetLint:
 
     # ---------------------------------------------------------------------------------------------------- datasets
 
-    def _check_dataset(self, dataset: _Dataset, work: _Work) -> None:
-        path, split_config, dataset_config, meta_folder = dataset
+    def _check_dataset(self, ref: DatasetRef, work: _Work) -> None:
         plan = self._plan
 
         def progress(now: LintProgress) -> None:
@@ -238,19 +222,16 @@ class _MetadatasetLint:
                 self._on_progress(LintProgress(done=done, total=total, unit=unit, findings=len(self.findings)))
 
         remaining = self._remaining()
-        if is_record_file(path):
+        if is_record_file(ref.path):
             report = lint_record_file(
-                *open_parent(path), level=plan.level, max_findings=remaining, on_progress=progress
+                *open_parent(ref.path), level=plan.level, max_findings=remaining, on_progress=progress
             )
         else:
             dataset_plan = LintPlan(
-                path=path,
+                ref=ref,
                 level=plan.level,
                 workers=plan.workers if work.total > _MAX_WITHOUT_WORKERS.get(plan.level, 0) else 1,
                 split_parts=work.split_parts,
-                split_config=split_config,
-                dataset_config=dataset_config,
-                meta_folder=meta_folder,
                 max_findings=remaining,
                 make_sample_check=plan.make_sample_check,
             )
@@ -263,7 +244,7 @@ class _MetadatasetLint:
         self.pictures += report.pictures
         self.decoded_media += report.decoded_media
         self.media_note = self.media_note or report.media_note
-        self._add([replace(finding, dataset=path) for finding in report.findings])
+        self._add([replace(finding, dataset=ref.path) for finding in report.findings])
 
 
 def _shared_with_training(planned: PlannedSplits) -> Iterator[Finding]:
@@ -289,14 +270,11 @@ class _Work:
     done: float = 0.0
 
 
-def _work(dataset: _Dataset, parts: tuple[str, ...], level: str) -> _Work:
-    path, split_config, dataset_config, meta_folder = dataset
-    if is_record_file(path):
+def _work(ref: DatasetRef, parts: tuple[str, ...], level: str) -> _Work:
+    if is_record_file(ref.path):
         return _Work(split_parts=None, total=1)
     try:
-        folder = folder_at(
-            DatasetRef(path, split_config=split_config, dataset_config=dataset_config, meta_folder=meta_folder)
-        )
+        folder = folder_at(ref)
         split = folder.split.split_parts if folder.split else {}
     except EnergonError:
         return _Work(split_parts=None, total=1)  # its lint reports the fault
@@ -325,15 +303,15 @@ class UnitColumns:
         Args:
             leaves: The leaves of the tree whose datasets exist.
         """
-        below: dict[str, dict[tuple[str, str | None], None]] = {}
+        below: dict[str, dict[DatasetRef, None]] = {}
         for leaf in leaves:
             dataset = primary_of(leaf)
             for unit in dict.fromkeys(step.unit for step in leaf.blends if step.unit != SAMPLES):
-                below.setdefault(unit, {})[dataset.path, dataset.meta_folder] = None
+                below.setdefault(unit, {})[replace(dataset.ref, split_config=None, dataset_config=None)] = None
         for unit, datasets in below.items():
-            known = {dataset: names for dataset in datasets if (names := self._columns(*dataset)) is not None}
+            known = {dataset: names for dataset in datasets if (names := self._columns(dataset)) is not None}
             columns = [*known.values()]
-            lacking = [path for (path, _), names in known.items() if unit not in names]
+            lacking = [ref.path for ref, names in known.items() if unit not in names]
             if len(lacking) < len(columns) and lacking:
                 shown = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
                 yield (
@@ -349,11 +327,11 @@ def primary_of(leaf: LeafPlan) -> LeafPlan | JoinMember:
     return leaf if leaf.join is None else leaf.join.members[0]
 
 
-def _columns(path: str, meta_folder: str | None) -> tuple[str, ...] | None:
+def _columns(ref: DatasetRef) -> tuple[str, ...] | None:
     """Return the columns of a dataset; files have none. None if it cannot be opened."""
-    if is_record_file(path):
+    if is_record_file(ref.path):
         return ()
     try:
-        return tuple(column_names(folder_at(DatasetRef(path, meta_folder=meta_folder)).storage))
+        return tuple(column_names(folder_at(ref).storage))
     except EnergonError:
         return None

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import StorageError
-from ..format.documents.next_command import command_for_folder, fault_of_file, quoted
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.documents.providers import FILESYSTEM, data_path, files_folder, format_of
 from ..format.media.metadata import MediaMetadata
-from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
+from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ..samples.source_info import SourceInfo
 from ..storage import is_url, missing_folder, open_storage
 from .dataset_file_store import DatasetFileStore
@@ -23,13 +24,13 @@ T_co = TypeVar("T_co", covariant=True)
 _RECORD_STORES: dict[str, Callable[[str], FileStore[Any]]] = {"binidx": BinIdxFileStore, "jsonl": JsonlFileStore}
 
 
-def open_aux_store(url: str | os.PathLike[str], *, meta_folder: str | None = None) -> FileStore[Any]:
+def open_aux_store(url: DatasetRef | str | os.PathLike[str]) -> FileStore[Any]:
     """Open an auxiliary store.
 
     Args:
         url: Path of a prepared dataset, a token file or an indexed JSONL file, or ``filesystem://`` and the path of any
-            folder. Paths may be URLs: ``filesystem+s3://bucket/images`` is a folder, too.
-        meta_folder: Folder to use instead of the ``.nv-meta`` of the dataset.
+            folder. Paths may be URLs: ``filesystem+s3://bucket/images`` is a folder, too. A reference may name another
+            folder than the ``.nv-meta`` of the dataset.
 
     Raises:
         StorageError: The folder is missing or not prepared, or the protocol is not supported.
@@ -37,30 +38,32 @@ def open_aux_store(url: str | os.PathLike[str], *, meta_folder: str | None = Non
     >>> open_aux_store("filesystem:///tmp")
     SystemFileStore('/tmp')
     """
-    text = os.fspath(url)
+    ref = DatasetRef.of(url)
+    text = ref.path
     files = files_folder(text)
     if files is not None:
         return SystemFileStore(_check_exists(files, of_files=True))
     record_store = _RECORD_STORES.get(format_of(data_path(text)))
     if record_store is not None:
         return record_store(text)
-    storage = open_dataset_storage(_check_exists(text), meta_folder)
+    _check_exists(text)
+    storage = ref.storage()
     if not any(map(storage.exists, (INFO_JSON, INFO_YAML))):
-        option = "" if meta_folder is None else f" --meta-folder {quoted(meta_folder)}"
         raise StorageError(
-            f"this folder is not a prepared dataset: {meta_folder or FOLDER}/.info.json is missing",
+            f"this folder is not a prepared dataset: {ref.meta_folder or FOLDER}/.info.json is missing",
             path=text,
-            hint=f"{command_for_folder(text, option=option)}; or, for plain files, write {FILESYSTEM}{text}",
+            hint=f"{command_for_ref(ref)}; or, for plain files, write {FILESYSTEM}{text}",
         )
-    return DatasetFileStore(url, meta_folder=meta_folder)
+    return DatasetFileStore(text, meta_folder=ref.meta_folder)
 
 
-def open_own_store(path: str, *, meta_folder: str | None = None) -> FileStore[Any] | None:
+def open_own_store(ref: DatasetRef) -> FileStore[Any] | None:
     """Return the store of a source's own parts as bytes, without looking for the source; a Parquet file has none."""
+    path = ref.path
     kind = format_of(data_path(path))
     if kind == "parquet":
         return None
-    return _RECORD_STORES[kind](path) if kind in _RECORD_STORES else DatasetFileStore(path, meta_folder=meta_folder)
+    return _RECORD_STORES[kind](path) if kind in _RECORD_STORES else DatasetFileStore(path, meta_folder=ref.meta_folder)
 
 
 def _check_exists(folder: str, *, of_files: bool = False) -> str:

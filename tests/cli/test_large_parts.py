@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from loader.format.dataset_ref import DatasetRef
 from loader.format.jsonl.lines import LineBlock
 from loader.inspect.browse.dataset import BrowsedDataset
 from loader.inspect.browse.search import lint_samples
@@ -144,7 +145,7 @@ def test_findings_of_browse_name_parts_that_are_not_parsed(
 ) -> None:
     assert energon("prepare", folder, "--yes").code == 0
     monkeypatch.setattr("loader.inspect.browse.search.CHECKED_JSON_BYTES", 1000)
-    browsed = BrowsedDataset("d", str(folder))
+    browsed = BrowsedDataset("d", DatasetRef(str(folder)))
     found = lint_samples(browsed.address, [0, 1])
     assert [(one.number, one.code) for one in found if one.code == "W310"] == [(1, "W310")]
 

@@ -31,6 +31,7 @@ from loader import (
 )
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
+from loader.format.dataset_ref import DatasetRef
 from loader.inspect import PreviewRequest, open_views
 from loader.inspect.exclude import ExcludeRequest, exclude as run_exclude
 from loader.inspect.facts import path_facts
@@ -142,7 +143,7 @@ def test_a_filtered_blend_resumes_exactly_on_other_ranks(data: MixedData) -> Non
 
 def test_a_filter_of_an_exclusion_resumes_exactly_on_fewer_ranks(data: MixedData) -> None:
     keys = [folder_at(data.texts).index.full_key(number) for number in range(0, 218, 4)]
-    run_exclude(ExcludeRequest(path=str(data.texts), query=SampleQuery(keys=keys), filter="kept"))
+    run_exclude(ExcludeRequest(ref=DatasetRef(str(data.texts)), query=SampleQuery(keys=keys), filter="kept"))
     path = data.write("kept.yaml", {"train": {"path": "texts", "filter": "kept"}})
     pipeline = Pipeline(build=partial(batches, path), batches=12)
     delivered = check_every_save(pipeline, Spread(2, 2), [Spread(1)], every=6)
@@ -193,12 +194,12 @@ def test_facts_and_lint_name_filters(data: MixedData, tmp_path: Path) -> None:
     facts = path_facts(str(path))
     leaves = [split["tree"]["children"][0] for split in facts["splits"]]
     assert [(leaf["filter"], leaf["samples"]) for leaf in leaves] == [("third", 53), ("x", None)]
-    report = lint_metadataset(MetadatasetLintPlan(path=str(path), level="headers"))
+    report = lint_metadataset(MetadatasetLintPlan(ref=DatasetRef(str(path)), level="headers"))
     found = [finding for finding in report.findings if finding.code == "E504"]
     assert len(found) == 1
     assert "there is no filter 'x'; there are: third" in found[0].message
     np.array([1], "<u8").tofile(folder / ".nv-meta/filter_third.idx")
-    report = lint_metadataset(MetadatasetLintPlan(path=str(path), level="headers"))
+    report = lint_metadataset(MetadatasetLintPlan(ref=DatasetRef(str(path)), level="headers"))
     assert "E206" in {finding.code for finding in report.findings}
     with pytest.raises(FormatError, match="expected 584 bytes"):
         train(path)
@@ -206,15 +207,15 @@ def test_facts_and_lint_name_filters(data: MixedData, tmp_path: Path) -> None:
 
 def test_previews_show_the_kept_samples(data: MixedData) -> None:
     path = data.write("preview.yaml", {"train": {"path": "texts", "filter": "third", "subset": {"range": [20, "end"]}}})
-    assert open_views(PreviewRequest(path=str(path))).total == 33
-    assert "00063" in open_views(PreviewRequest(path=str(path))).view(1).title
-    _, view = open_views(PreviewRequest(path=str(path), key="00066"))
+    assert open_views(PreviewRequest(ref=DatasetRef(str(path)))).total == 33
+    assert "00063" in open_views(PreviewRequest(ref=DatasetRef(str(path)))).view(1).title
+    _, view = open_views(PreviewRequest(ref=DatasetRef(str(path)), key="00066"))
     assert "00066" in view(0).title
     with pytest.raises(ConfigError):
-        open_views(PreviewRequest(path=str(path), key="00067"))
+        open_views(PreviewRequest(ref=DatasetRef(str(path)), key="00067"))
     path = data.write("lines.yaml", {"train": {"path": "lines.jsonl", "filter": "even"}})
-    assert open_views(PreviewRequest(path=str(path))).total == 12
-    assert "lines.jsonl/4" in open_views(PreviewRequest(path=str(path))).view(2).title
+    assert open_views(PreviewRequest(ref=DatasetRef(str(path)))).total == 12
+    assert "lines.jsonl/4" in open_views(PreviewRequest(ref=DatasetRef(str(path)))).view(2).title
 
 
 def test_lint_checks_the_filter_of_a_file(data: MixedData, tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_lint_checks_the_filter_of_a_file(data: MixedData, tmp_path: Path) -> No
     np.array([0, 4, 2, *range(6, 23, 2)], "<u8").tofile(tmp_path / "lines.jsonl.even.idx")
     path = tmp_path / "mix.yaml"
     path.write_text("{__class__: Recipe, splits: {train: {path: lines.jsonl, filter: even}}}")
-    report = lint_metadataset(MetadatasetLintPlan(path=str(path), level="headers"))
+    report = lint_metadataset(MetadatasetLintPlan(ref=DatasetRef(str(path)), level="headers"))
     (found,) = [finding for finding in report.findings if finding.code == "E504"]
     assert "the filter 'even' is damaged or stale: its numbers do not ascend" in found.message
 

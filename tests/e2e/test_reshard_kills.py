@@ -18,6 +18,7 @@ from loader import ShardWriter
 from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
 from loader.dataset.opening import folder_at
 from loader.format.columns.column import open_column, write_column
+from loader.format.dataset_ref import DatasetRef
 from tests.e2e.dataset_tree import RATIO, caption_samples, prepare, shard_path, write_shard
 from tests.e2e.test_prepare_kills import every_call, in_child, kill_before
 
@@ -35,7 +36,7 @@ def write_dataset(folder: Path, samples: int) -> Path:
 
 def reshard(folder: Path, output: Path) -> ReshardReport:
     return run_reshard(
-        ReshardPlan(path=str(folder), output=str(output), samples_per_shard=5, shuffle_seed=1, compat=False)
+        ReshardPlan(ref=DatasetRef(str(folder)), output=str(output), samples_per_shard=5, shuffle_seed=1, compat=False)
     )
 
 

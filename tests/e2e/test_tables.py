@@ -35,6 +35,7 @@ from loader import (
     random_access,
     stateless,
 )
+from loader.format.dataset_ref import DatasetRef
 from loader.inspect.sample_view import PreviewRequest
 from loader.inspect.views import open_views
 from tests.e2e.golden_states import TABLES, write_tables
@@ -232,5 +233,5 @@ def test_a_field_map_makes_typed_samples_of_a_folder(folder: Path, tmp_path: Pat
         assert (type(samples[5]), samples[5].text) == (TextSample, "text 2005")
         factory = get_dataset_from_config(copy, split_part="train", training=False, worker_config=ONE)
         assert [sample.text for sample in islice(get_loader(factory.build()), 2)] == ["text 2000", "text 2001"]
-        view = open_views(PreviewRequest(path=str(copy))).view(7)
+        view = open_views(PreviewRequest(ref=DatasetRef(str(copy)))).view(7)
         assert [(field.name, field.text, view.fault) for field in view.fields] == [("text", "text 2007", None)]

@@ -25,6 +25,7 @@ from energon_cli import main as main_module
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, SampleError, TrustError
 from loader.format.compat import foreign_index
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents import brace_patterns
 from loader.format.documents.dataset_config import parse_dataset_config
 from loader.format.documents.dataset_files import read_shard_info
@@ -181,7 +182,7 @@ def test_an_index_sqlite_that_is_a_program_is_not_read(
 ) -> None:
     dataset = prepared(tmp_path / "dataset")
     run_sql(dataset, script)
-    report = lint_dataset(LintPlan(path=str(dataset), level="headers", workers=1))
+    report = lint_dataset(LintPlan(ref=DatasetRef(str(dataset)), level="headers", workers=1))
     found = [finding for finding in report.findings if finding.code != "W004"]
     assert {finding.code for finding in found} == {"E006"}
     assert "which may compute without end" in found[0].message

@@ -21,6 +21,7 @@ import simplejpeg
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, StorageError, WorkerError
 from loader.format.compat.sqlite_index import open_sqlite
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.dataset_config import DatasetConfig
 from loader.format.documents.split_config import SplitConfig
 from loader.format.index.dataset_index import DatasetIndex, PartLocation
@@ -64,10 +65,22 @@ def make_check(config: DatasetConfig | None, meta_folder: str, trust_code: bool 
 
 
 def lint(
-    folder: Path, *, level: str = "decode", workers: int = 1, trust_code: bool = False, **options: Any
+    folder: Path,
+    *,
+    level: str = "decode",
+    workers: int = 1,
+    trust_code: bool = False,
+    split_config: str | None = None,
+    **options: Any,
 ) -> LintReport:
     check = partial(make_check, trust_code=trust_code)
-    plan = LintPlan(path=str(folder), level=level, workers=workers, make_sample_check=check, **options)
+    plan = LintPlan(
+        ref=DatasetRef(str(folder), split_config=split_config),
+        level=level,
+        workers=workers,
+        make_sample_check=check,
+        **options,
+    )
     report = lint_dataset(plan)
     assert {finding.code for finding in report.findings} <= set(CODES)
     return report
@@ -301,7 +314,7 @@ def test_max_findings_stops_early_and_says_so(tmp_path: Path, workers: int) -> N
 @pytest.mark.parametrize(("level", "unit", "total"), [("headers", "shards", 4), ("decode", "samples", 2000)])
 def test_progress_counts_up_to_the_total(pictures: Path, level: str, unit: str, total: int) -> None:
     seen: list[LintProgress] = []
-    plan = LintPlan(path=str(pictures), level=level, make_sample_check=make_check)
+    plan = LintPlan(ref=DatasetRef(str(pictures)), level=level, make_sample_check=make_check)
     lint_dataset(plan, on_progress=seen.append)
     assert {(now.total, now.unit) for now in seen} == {(total, unit)}
     assert [now.done for now in seen] == sorted(now.done for now in seen)
@@ -334,7 +347,7 @@ def test_only_the_chosen_split_parts_are_checked(pictures: Path) -> None:
 )
 def test_a_plan_that_would_check_less_than_it_says_is_refused(plan: dict[str, Any], fault: str) -> None:
     with pytest.raises(ConfigError, match=fault):
-        LintPlan(path="anywhere", **plan)
+        LintPlan(ref=DatasetRef("anywhere"), **plan)
 
 
 def test_excluded_shards_and_samples_are_not_checked(pictures: Path) -> None:
@@ -347,7 +360,7 @@ def test_excluded_shards_and_samples_are_not_checked(pictures: Path) -> None:
 
 
 def test_a_check_that_fails_hides_no_other_sample(pictures: Path) -> None:
-    plan = LintPlan(path=str(pictures), make_sample_check=lambda config, folder: crash_on_one)
+    plan = LintPlan(ref=DatasetRef(str(pictures)), make_sample_check=lambda config, folder: crash_on_one)
     report = lint_dataset(plan)
     assert places(report.findings) == [
         ("E307", "shard_002.tar", "01007", None, offset_of(pictures, "shard_002.tar", "01007.jpg"))
@@ -363,7 +376,7 @@ def crash_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None,
 
 
 def test_a_killed_worker_is_named_with_its_samples(pictures: Path) -> None:
-    plan = LintPlan(path=str(pictures), workers=2, make_sample_check=make_killing_check)
+    plan = LintPlan(ref=DatasetRef(str(pictures)), workers=2, make_sample_check=make_killing_check)
     with pytest.raises(WorkerError, match=r"while it worked on shard_002\.tar, samples range\(1000, 1256\)"):
         lint_dataset(plan)
 
@@ -379,14 +392,14 @@ def kill_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, 
 
 
 def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
-    checker = lint_task.LintChecker(LintPlan(path=str(pictures), level="headers"), None, None, {})
+    checker = lint_task.LintChecker(LintPlan(ref=DatasetRef(str(pictures)), level="headers"), None, None, {})
     task = lint_task.LintTask(folder_at(pictures).index.shards[0])
     assert checker(task).findings == []
     assert pickle.loads(pickle.dumps(checker))(task).findings == []
 
 
 def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Path) -> None:
-    plan = LintPlan(path=str(pictures), make_sample_check=make_check)
+    plan = LintPlan(ref=DatasetRef(str(pictures)), make_sample_check=make_check)
     checker = lint_task.LintChecker(plan, must_not_be_called, None, {})
     entry = folder_at(pictures).index.shards[0]
     offset = offset_of(pictures, entry.name, "00000.jpg")
@@ -945,7 +958,7 @@ def test_a_part_that_the_sample_loader_misses_is_told_where_its_code_may_run(tmp
 def test_a_fault_that_names_a_part_which_no_field_map_asks_for_is_told(tmp_path: Path) -> None:
     write_shard(tmp_path / "a.tar", caption_samples(0, 2))
     prepare(tmp_path, files={"dataset.yaml": LOADER_YAML})
-    plan = LintPlan(path=str(tmp_path), make_sample_check=lambda config, folder: lacks_a_picture)
+    plan = LintPlan(ref=DatasetRef(str(tmp_path)), make_sample_check=lambda config, folder: lacks_a_picture)
     offset = offset_of(tmp_path, "a.tar", "00001.json")
     assert places(lint_dataset(plan).findings) == [("E301", "a.tar", "00001", "jpg", offset)]
 

@@ -24,6 +24,7 @@ from loader.convert.resharding import ReshardPlan, run_reshard
 from loader.convert.sources import SourceOptions, open_sources
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, SampleError
+from loader.format.dataset_ref import DatasetRef
 
 TREES = 1000 if settings.get_current_profile_name() == "thorough" else 25
 
@@ -184,12 +185,12 @@ def test_no_byte_is_lost_without_a_name(memory: Path, tree: Tree) -> None:
         lost = visible - written
         assert lost.total() in not_used(report.account, tables=tree.has_table), (lost, report.account.to_document())
         # A reshard, a merge and an export keep everything.
-        done = run_reshard(ReshardPlan(path=str(work / "out"), output=str(work / "again"), shuffle_seed=1))
+        done = run_reshard(ReshardPlan(ref=DatasetRef(str(work / "out")), output=str(work / "again"), shuffle_seed=1))
         assert contents_of(work / "again") == written
         assert done.written.account.is_complete
         run_merge(MergePlan(inputs=(str(work / "out"), str(work / "again")), output=str(work / "both")))
         assert contents_of(work / "both") == written + written
-        export_samples(ExportRequest(paths=[str(work / "out")], output=str(work / "files")))
+        export_samples(ExportRequest(refs=[DatasetRef(str(work / "out"))], output=str(work / "files")))
         exported = Counter(path.read_bytes() for path in (work / "files").iterdir())
         assert exported == written
         # The export is a tree, too.

@@ -9,6 +9,7 @@ import pytest
 from loader import ShardWriter
 from loader.convert.resharding import ReshardPlan, run_reshard
 from loader.dataset.opening import folder_at
+from loader.format.dataset_ref import DatasetRef
 from tests.e2e.dataset_tree import caption_samples, prepare, shard_path, write_shard
 from tests.object_server import ObjectServer
 
@@ -28,9 +29,11 @@ def test_a_dataset_goes_to_an_object_store_and_back(tmp_path: Path, monkeypatch:
         assert writer.report is not None
         assert (writer.report.samples, writer.report.scanned) == (10, 0)
         assert len(folder_at("s3://bucket/written").index) == 10
-        there = ReshardPlan(path=str(tmp_path / "ds"), output="s3://bucket/new", shuffle_seed=1, samples_per_shard=4)
+        there = ReshardPlan(
+            ref=DatasetRef(str(tmp_path / "ds")), output="s3://bucket/new", shuffle_seed=1, samples_per_shard=4
+        )
         run_reshard(there)
-        run_reshard(ReshardPlan(path=there.output, output=str(tmp_path / "back"), sort_by="key"))
+        run_reshard(ReshardPlan(ref=DatasetRef(there.output), output=str(tmp_path / "back"), sort_by="key"))
     source, back = folder_at(tmp_path / "ds"), folder_at(tmp_path / "back")
     for sample in range(15):
         assert back.index.key(sample) == source.index.key(sample)

@@ -16,6 +16,7 @@ import pytest
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.dataset.opening import folder_at
 from loader.errors import EnergonError, FormatError, StorageError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.index import fresh_shard
 from loader.inspect.facts import dataset_facts
 from loader.lint.report import LintPlan
@@ -79,7 +80,7 @@ def texts(path: str | Path) -> list[str]:
 
 
 def findings(path: str, level: Any = "headers") -> list[tuple[str, str]]:
-    found = lint_dataset(LintPlan(path=path, level=level, workers=1)).findings
+    found = lint_dataset(LintPlan(ref=DatasetRef(path), level=level, workers=1)).findings
     return [(each.code, each.message) for each in found if each.code != "W004"]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.inspect.stats import StatsRequest, collect_stats
@@ -20,8 +21,8 @@ def test_neighbours_are_read_together(server: ObjectServer, tmp_path: Path) -> N
     for shard in range(2):
         write_shard(shard_path(folder, shard), caption_samples(200 * shard, 200))
     run_prepare(PreparePlan(path=str(folder), split=RATIO))
-    expected = collect_stats(StatsRequest(path=str(folder), dedupe="")).document()
+    expected = collect_stats(StatsRequest(ref=DatasetRef(str(folder)), dedupe="")).document()
     server.requests.clear()
-    found = collect_stats(StatsRequest(path="s3://data/ds", dedupe="")).document()
+    found = collect_stats(StatsRequest(ref=DatasetRef("s3://data/ds"), dedupe="")).document()
     assert found == expected | {"path": "s3://data/ds"}
     assert len([request for request in server.requests if request.key.endswith(".tar")]) <= 8

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...errors import ConfigError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_files import read_shard_info
 from ...format.index.dataset_index import DatasetIndex
 from ...format.tar.names import split_member_name
@@ -44,7 +45,7 @@ def open_parts(path: str, *, key_column: str | None) -> Source:
     if path.lower().endswith(_TABLES):
         return KeyedTable(path=path, key_column=key_column)
     if not os.path.isfile(path) and read_shard_info(open_storage(path)) is not None:
-        return DatasetSource(path=path, keeps_splits=False)
+        return DatasetSource(ref=DatasetRef(path), keeps_splits=False)
     source = open_source(path, kind=None, options=SourceOptions(key=key_column))
     return FilesByKey(path=path) if source.kind == "folder" else source
 

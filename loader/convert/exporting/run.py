@@ -15,6 +15,7 @@ from ...dataset.dataset import Dataset
 from ...dataset.query import SampleQuery
 from ...dataset.records import as_bytes
 from ...errors import ConfigError, FormatError
+from ...format.dataset_ref import DatasetRef
 from ...format.tar.names import decode_name, is_outside_name, printable, split_member_name
 from ...format.tar.scan import TarScan, read_members
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
@@ -39,7 +40,7 @@ class ExportRequest:
     """The samples to copy, and where.
 
     Attributes:
-        paths: Datasets, files of samples, tar shards that are not prepared, and metadatasets, which stand for the
+        refs: Datasets, files of samples, tar shards that are not prepared, and metadatasets, which stand for the
             datasets that they read.
         output: A new folder; for ``"jsonl"`` and ``"parquet"``, a new file.
         format: One of :data:`FORMATS`.
@@ -51,12 +52,10 @@ class ExportRequest:
         shard_bytes: With ``"tar"``, a shard ends before the sample that would exceed this size.
         link: With ``"webdataset"``, hard links instead of copies.
         raw: In tables, all parts as bytes.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
         strict: Write nothing if a chosen sample would be left out.
     """
 
-    paths: Sequence[str]
+    refs: Sequence[DatasetRef]
     output: str
     format: str = "files"
     query: SampleQuery = field(default_factory=SampleQuery)
@@ -67,8 +66,6 @@ class ExportRequest:
     shard_bytes: int = 1 << 30
     link: bool = False
     raw: bool = False
-    split_config: str | None = None
-    meta_folder: str | None = None
     strict: bool = False
 
 
@@ -107,13 +104,8 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         SampleError: A value does not fit into the column of its part.
         StorageError: A dataset is missing; or the output exists, or cannot be written.
     """
-    named = named_datasets(
-        request.paths,
-        split_parts=request.query.split_parts,
-        split_config=request.split_config,
-        meta_folder=request.meta_folder,
-    )
-    at = ", ".join(request.paths)
+    named = named_datasets(request.refs, split_parts=request.query.split_parts)
+    at = ", ".join(ref.path for ref in request.refs)
     with open_datasets(named) as opened:
         every = list(dict.fromkeys(name for one in opened for name in one.folder.index.part_names))
         names = _part_names(every, request, at)

@@ -22,7 +22,7 @@ from ...format.documents import command_for_folder
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...format.filters.files import FilterFiles, filter_names
 from ...format.index.layout import ShardEntry
-from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ...format.nv_meta import DATASET_YAML, FOLDER
 from ...format.tar.names import printable
 from ...storage import is_url, read_document
 from ..importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
@@ -59,17 +59,17 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         StorageError: The dataset cannot be read, or the output cannot be written.
         WorkerError: A worker process was killed.
     """
-    path = plan.path
+    ref, path = plan.ref, plan.ref.path
     if is_metadataset(path) or is_record_file(data_path(path)):
         raise ConfigError("expected a dataset of tar shards", at=path, hint="name the folder of a dataset")
     if not is_url(path) and os.path.realpath(path) == os.path.realpath(plan.output):
         raise ConfigError(
             "the new dataset cannot replace the one that it is made of", at=path, hint="name a new folder"
         )
-    if plan.meta_folder is None and not is_prepared_dataset(path):
+    if ref.meta_folder is None and not is_prepared_dataset(path):
         return _reshard_tars(plan, on_progress)
     # Choose samples and parts.
-    folder = folder_at(DatasetRef(path, split_config=plan.split_config, meta_folder=plan.meta_folder))
+    folder = folder_at(ref)
     names = kept_parts(folder.tar_index.part_names, keep=plan.keep_parts, drop=plan.drop_parts, at=folder.path)
     chosen = find_samples(folder, plan.query)
     inner = samples_in_folder(folder.tar_index, chosen)
@@ -82,13 +82,11 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     order = None if plan.sort_by is None else sorted_rows(folder, samples, plan.sort_by, plan.query.compute)
     layout = replace(_layout(plan), order=order)
     source = DatasetSource(
-        path=path,
+        ref=ref,
         samples=samples,
         keep_parts=plan.keep_parts,
         drop_parts=plan.drop_parts,
         keeps_splits=plan.split_ratio is None,
-        split_config=plan.split_config,
-        meta_folder=plan.meta_folder,
     )
     # Account for samples without a chosen part.
     account = Account()
@@ -118,7 +116,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
 
 def _reshard_tars(plan: ReshardPlan, on_progress: ProgressCallback | None) -> ReshardReport:
     """Write the samples of tar shards without metadata."""
-    query = plan.query
+    query, path = plan.query, plan.ref.path
     for name, value in (
         ("a split part", query.split_parts or None),
         ("keys", query.keys),
@@ -127,10 +125,8 @@ def _reshard_tars(plan: ReshardPlan, on_progress: ProgressCallback | None) -> Re
         ("a column or the key to sort by", plan.sort_by),
     ):
         if value is not None:
-            raise ConfigError(
-                f"{name} needs the index of a prepared dataset", at=plan.path, hint=command_for_folder(plan.path)
-            )
-    source = DatasetSource(path=plan.path, keep_parts=plan.keep_parts, drop_parts=plan.drop_parts)
+            raise ConfigError(f"{name} needs the index of a prepared dataset", at=path, hint=command_for_folder(path))
+    source = DatasetSource(ref=plan.ref, keep_parts=plan.keep_parts, drop_parts=plan.drop_parts)
     written = run_import(_import_plan(plan, source, _layout(plan), {}), on_progress=on_progress)
     return ReshardReport(written=written, excluded=0, without_parts=0, columns=(), filters=(), warnings=())
 
@@ -217,7 +213,7 @@ class ReshardPlan:
     """New shards for the samples of a dataset.
 
     Attributes:
-        path: A prepared dataset, a folder of tar shards without metadata, or one tar shard.
+        ref: A prepared dataset, a folder of tar shards without metadata, or one tar shard.
         output: Path or URL of the new dataset, a new or empty folder, or that of an interrupted reshard.
         shard_bytes: A shard ends before the sample that would exceed this size.
         samples_per_shard: Most samples of a shard.
@@ -229,12 +225,10 @@ class ReshardPlan:
         drop_parts: No parts that match one of these.
         workers: Number of worker processes; at least 1.
         compat: As for :class:`.PreparePlan`.
-        split_config: Name of the split file of the dataset.
-        meta_folder: Folder to use instead of its ``.nv-meta``.
         strict: Write nothing if a chosen sample or part would be left out.
     """
 
-    path: str
+    ref: DatasetRef
     output: str
     shard_bytes: int = 10**9
     samples_per_shard: int = 10_000
@@ -246,8 +240,6 @@ class ReshardPlan:
     drop_parts: tuple[str, ...] = ()
     workers: int = 1
     compat: bool | None = None
-    split_config: str = SPLIT_YAML
-    meta_folder: str | None = None
     strict: bool = False
 
 

@@ -18,7 +18,6 @@ from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.shard_index import ShardIndex, index_shard
-from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.names import is_outside_name
 from ...storage import FileInfo, open_storage
 from ..rows.row import NO_SPLIT, PartRef, RangeRef, Row
@@ -30,23 +29,19 @@ class DatasetSource(Source):
     """The samples of a prepared dataset of tar shards, of a folder of such shards without metadata, or of one shard.
 
     Attributes:
-        path: The folder or tar file.
+        ref: The folder or tar file.
         samples: Numbers of the samples, ascending, each of which has one of ``parts``; None for all. Only of prepared
             datasets.
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these.
         keeps_splits: Rows have the split parts of their samples.
-        split_config: Name of the split file.
-        meta_folder: Folder to use instead of ``.nv-meta``.
     """
 
-    path: str
+    ref: DatasetRef
     samples: IntArray | None = None
     keep_parts: tuple[str, ...] = ()
     drop_parts: tuple[str, ...] = ()
     keeps_splits: bool = True
-    split_config: str = SPLIT_YAML
-    meta_folder: str | None = None
     kind: str = "dataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
@@ -57,13 +52,13 @@ class DatasetSource(Source):
             FormatError: A shard has changed since it was indexed, or is damaged.
             StorageError: A shard cannot be read.
         """
-        if self.meta_folder is not None or is_prepared_dataset(self.path):
+        if self.ref.meta_folder is not None or is_prepared_dataset(self.ref.path):
             yield from self._prepared(listing.account)
         else:
             yield from self._unprepared(listing.account)
 
     def _prepared(self, account: Account) -> Iterator[Row]:
-        folder = folder_at(DatasetRef(self.path, split_config=self.split_config, meta_folder=self.meta_folder))
+        folder = folder_at(self.ref)
         index, storage = folder.tar_index, folder.storage
         wanted = self._wanted(index.part_names)
         splits = splits_of_samples(folder) if self.keeps_splits and folder.split else None
@@ -84,12 +79,12 @@ class DatasetSource(Source):
             yield from rows
 
     def _unprepared(self, account: Account) -> Iterator[Row]:
-        tars = find_tars(self.path)
+        tars = find_tars(self.ref.path)
         if tars.compressed:
             raise ConfigError(
                 f"{tars.compressed[0]} is compressed, so that its samples cannot be read from the middle",
-                at=self.path,
-                hint=f"decompress the shards: energon prepare {self.path} --decompress",
+                at=self.ref.path,
+                hint=f"decompress the shards: energon prepare {self.ref.path} --decompress",
             )
         seen: set[str] = set()
         for shard in tars.shards:
@@ -102,7 +97,7 @@ class DatasetSource(Source):
         self._wanted(sorted(seen))
 
     def _wanted(self, names: Sequence[str]) -> frozenset[str]:
-        return frozenset(kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.path))
+        return frozenset(kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.ref.path))
 
     def _matching(self, names: Sequence[str]) -> frozenset[str]:
         """Return the parts of one shard, of which no pattern need match."""

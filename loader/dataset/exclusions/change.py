@@ -144,7 +144,7 @@ def exclude_samples(
         if replaced:
             _copy_filter(files, "", ".bak")
         _write(storage, own.journal, encode_journal([*own.read_journal(), entry]))
-        build_filter_index(folder.path, name, kept, meta_folder=_meta_folder(folder))
+        build_filter_index(folder.path, name, kept, meta_folder=folder.ref.meta_folder)
     return entry
 
 
@@ -279,11 +279,3 @@ def _parse(storage: Storage, file: str, data: bytes) -> SplitConfig:
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def _meta_folder(folder: Dataset) -> str | None:
-    """Return the folder that is used instead of ``.nv-meta``; None for ``.nv-meta`` and for a single file."""
-    if isinstance(folder, SingleFile):
-        return None
-    own = folder.storage.path(FOLDER)
-    return None if own == f"{folder.path.rstrip('/')}/{FOLDER}" else own

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from ...errors import StorageError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.next_command import command_for_folder, quoted
 from ...format.documents.providers import is_tar_file
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
@@ -21,14 +22,14 @@ def is_prepared(storage: Storage) -> bool:
     return storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
 
 
-def is_unprepared(storage: Storage, meta_folder: str | None) -> bool:
+def is_unprepared(storage: Storage, ref: DatasetRef) -> bool:
     """Return True for an existing folder without a prepare; a folder named for its metadata should have one.
 
     Args:
         storage: The folder.
-        meta_folder: Folder to use instead of ``.nv-meta``.
+        ref: What the folder is opened by.
     """
-    return meta_folder is None and storage.exists("") and not is_prepared(storage)
+    return ref.meta_folder is None and storage.exists("") and not is_prepared(storage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

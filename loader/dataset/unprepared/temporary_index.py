@@ -7,8 +7,9 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import is_tar_file
-from ...format.nv_meta import TEMPORARY_INDEX, open_dataset_storage
+from ...format.nv_meta import TEMPORARY_INDEX
 from ...format.prepare.plan import PreparePlan, ProgressCallback
 from ...format.prepare.run import run_prepare
 from ...format.worker_pool import usable_cores
@@ -17,30 +18,29 @@ from .tar_folder import find_tars, is_unprepared
 
 
 def index_temporarily(
-    path: str,
-    meta_folder: str | None,
+    ref: DatasetRef,
     stack: ExitStack,
     on_progress: ProgressCallback | None = None,
     *,
     keys: Sequence[str] = (),
-) -> tuple[str, str] | None:
+) -> DatasetRef | None:
     """Index tar shards that are not prepared; nothing is written next to them.
 
     Args:
-        path: A dataset, or a tar file.
-        meta_folder: Folder to use instead of ``.nv-meta``, which the user names.
+        ref: A dataset, or a tar file.
         stack: Removes the index when it closes.
         on_progress: Called after each shard.
         keys: If each of these keys names its shard, only these shards are indexed.
 
     Returns:
-        The folder of the shards, and the folder to use instead of ``.nv-meta``; None for other paths.
+        The folder of the shards, with the index as its meta folder; None for other paths.
 
     Raises:
         FormatError: Shards are damaged.
         StorageError: The folder has no tar files, or the temporary folder is full.
     """
-    if not is_tar_file(path) and not is_unprepared(open_dataset_storage(path, meta_folder), meta_folder):
+    path = ref.path
+    if not is_tar_file(path) and not is_unprepared(ref.storage(), ref):
         return None
     tars = find_tars(path)
     index = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_INDEX))
@@ -54,4 +54,4 @@ def index_temporarily(
     run_prepare(
         PreparePlan(path=folder, workers=usable_cores(), exclude=exclude, meta_folder=index), on_progress=on_progress
     )
-    return folder, index
+    return ref.moved(folder, index)

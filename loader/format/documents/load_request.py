@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from ...errors import ConfigError
 from ...storage import resolve_path
+from ..dataset_ref import DatasetRef
 from .messages import short_repr
 from .providers import data_path, provider_of
 from .subset import SubsetRange
@@ -31,44 +32,45 @@ class LoadRequest:
     The caller creates it; each level of a metadataset extends it with :func:`dataclasses.replace`.
 
     Attributes:
-        path: Path of a prepared dataset's folder, a file of samples or a metadataset; absolute, or a URL.
+        ref: A prepared dataset's folder, a file of samples or a metadataset; paths are absolute, or URLs.
         split_part: Part of the split: ``"train"``, ``"val"`` … or :data:`ALL_PARTS`.
-        split_config: Name of the split file in ``.nv-meta``; None for the default one.
-        dataset_config: Name of the dataset file in ``.nv-meta``; None for the default one.
-        meta_folder: Absolute path of the folder to use instead of ``.nv-meta``.
         subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
         epochs_together: ``shuffle_over_epochs_multiplier``.
         filter: Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
         subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
-        aux: Name of an auxiliary store → its URL.
-        aux_meta_folders: Name of an auxiliary store → absolute path of the folder to use instead of its ``.nv-meta``.
-        trust_code: Allow the dataset to run its code and to load pickles.
+        aux: Name of an auxiliary store → the dataset, or ``filesystem://`` and a folder of files.
         sample_type: Expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``.
         options: Other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
             ``sample_loader``, ``part_filter``, and those of the user's dataset class that the file names.
         key_format: Form of ``__key__``; None for that of ``dataset.yaml`` or of the environment.
     """
 
-    path: str
+    ref: DatasetRef
     split_part: str = "train"
-    split_config: str | None = None
-    dataset_config: str | None = None
-    meta_folder: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     epochs_together: int | None = 1
     filter: str | None = None
     subset: tuple[SubsetRange, ...] = ()
-    aux: Mapping[str, str] = field(default_factory=dict)
-    aux_meta_folders: Mapping[str, str] = field(default_factory=dict)
-    trust_code: bool = False
+    aux: Mapping[str, DatasetRef] = field(default_factory=dict)
     sample_type: type[Any] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     key_format: KeyFormat | None = None
 
     @classmethod
-    def at(cls, path: str | os.PathLike[str], **choices: Any) -> LoadRequest:
+    def at(cls, ref: DatasetRef | str | os.PathLike[str], **choices: Any) -> LoadRequest:
         """Return the request for a path as a caller gives it: relative paths start from the working directory."""
-        return cls(path=data_path(resolve_path(path)), **choices)
+        ref = DatasetRef.of(ref).resolved()
+        return cls(ref=replace(ref, path=data_path(ref.path)), **choices)
+
+    @property
+    def path(self) -> str:
+        """Path of the dataset, file of samples or metadataset."""
+        return self.ref.path
+
+    @property
+    def trust_code(self) -> bool:
+        """Allow the dataset to run its code and to load pickles."""
+        return self.ref.trust_code
 
 
 def resolve_meta_folder(meta_folder: str | os.PathLike[str] | None, path: str | os.PathLike[str]) -> str | None:

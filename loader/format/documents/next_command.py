@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 
 from ...accounting.kinds import AUDIO, IMAGE, VIDEO
 from ...storage import is_url, open_storage
+from ..dataset_ref import DatasetRef
 from ..nv_meta import INFO_JSON
 from ..unfinished import IMPORT_FOLDER, continuing
 from .providers import ENDINGS, SHARD_SUFFIXES, provider_of
@@ -193,6 +194,12 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
     }
     is_large = len(names or ()) >= _MAX_FILES  # to decide by all files takes minutes
     return f"{import_way(path) if is_large else import_hint(path)}{others.get(content, '')}"
+
+
+def command_for_ref(ref: DatasetRef) -> str:
+    """Return what to do with the folder of a reference, which is no prepared dataset, as a hint."""
+    option = "" if ref.meta_folder is None else f" --meta-folder {quoted(ref.meta_folder)}"
+    return command_for_folder(ref.path, option=option)
 
 
 def list_files(path: str) -> list[str]:

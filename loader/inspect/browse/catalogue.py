@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...dataset.unprepared.temporary_index import index_temporarily
 from ...errors import ConfigError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...format.prepare.plan import ProgressCallback
 from ...metadataset.datasets import DatasetNames
@@ -24,14 +25,10 @@ class BrowseRequest:
     """The datasets to browse.
 
     Attributes:
-        paths: Datasets, single files of samples, tar shards that are not prepared, and metadatasets.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
+        refs: Datasets, single files of samples, tar shards that are not prepared, and metadatasets.
     """
 
-    paths: Sequence[str]
-    split_config: str | None = None
-    meta_folder: str | None = None
+    refs: Sequence[DatasetRef]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +75,7 @@ class Catalogue:
         self._names = DatasetNames()
         with ExitStack() as stack:
             self._temporary, self._on_progress = stack, on_progress
-            self.trees: tuple[CatalogueNode, ...] = tuple(self._tree(path) for path in request.paths)
+            self.trees: tuple[CatalogueNode, ...] = tuple(self._tree(ref) for ref in request.refs)
             self._temporary = stack.pop_all()
 
     def dataset_of(self, path: str) -> int | None:
@@ -91,7 +88,8 @@ class Catalogue:
             dataset.close()
         self._temporary.close()
 
-    def _tree(self, path: str) -> CatalogueNode:
+    def _tree(self, ref: DatasetRef) -> CatalogueNode:
+        path = ref.path
         if is_metadataset(path):
             planned = plan_splits(path)
             if planned.faults:
@@ -100,18 +98,9 @@ class Catalogue:
             return CatalogueNode(
                 kind="metadataset", name=os.path.basename(path.rstrip("/")), path=path, children=tuple(splits)
             )
-        name, meta_folder = self._names.add(path), self.request.meta_folder
-        indexed = (
-            None if is_record_file(path) else index_temporarily(path, meta_folder, self._temporary, self._on_progress)
-        )
-        folder, meta_folder = indexed or (path, meta_folder)
-        number = self._add(
-            name,
-            folder,
-            split_config=self.request.split_config,
-            meta_folder=meta_folder,
-            is_prepared=indexed is None and not is_record_file(path),
-        )
+        name, is_file = self._names.add(path), is_record_file(path)
+        indexed = None if is_file else index_temporarily(ref, self._temporary, self._on_progress)
+        number = self._add(name, indexed or ref, is_prepared=indexed is None and not is_file)
         return CatalogueNode(kind="dataset", name=name, path=path, datasets=(number,))
 
     def _split(self, name: str, tree: PlanNode) -> CatalogueNode:
@@ -141,17 +130,15 @@ class Catalogue:
             is_file = is_record_file(member.path)
             yield self._add(
                 self._names.add(member.path),
-                member.path,
-                split_config=member.split_config,
-                meta_folder=member.meta_folder,
+                replace(member.ref, dataset_config=None),
                 weight=leaf.weight,
                 split_part=None if is_file else member.split_part,
                 place=f"{split}: {leaf.place}",
                 is_prepared=not is_file,
             )
 
-    def _add(self, name: str, path: str, **settings: Any) -> int:
-        self.datasets.append(BrowsedDataset(name, path, **settings))
+    def _add(self, name: str, ref: DatasetRef, **settings: Any) -> int:
+        self.datasets.append(BrowsedDataset(name, ref, **settings))
         return len(self.datasets) - 1
 
 

@@ -7,14 +7,14 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...dataset.dataset import Dataset, PartPlace
+from ...dataset.dataset import PartPlace
 from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.records import SingleFile
@@ -23,7 +23,7 @@ from ...errors import ConfigError, FormatError
 from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import PartLocation
 from ...format.index.layout import ShardEntry
-from ...format.nv_meta import FOLDER, INFO_JSON, SPLIT_YAML
+from ...format.nv_meta import FOLDER, INFO_JSON
 from ...storage import LocalStorage
 from .part_types import is_picture
 
@@ -50,11 +50,9 @@ class Row:
 
 
 class DatasetAddress(NamedTuple):
-    """A dataset for worker processes: its path, its settings, and the version that the server has opened."""
+    """A dataset for worker processes, and the version of it that the server has opened."""
 
-    path: str
-    split_config: str | None
-    meta_folder: str | None
+    ref: DatasetRef
     version: str
 
 
@@ -63,9 +61,7 @@ class BrowsedDataset:
 
     Args:
         name: Name in links.
-        path: The dataset.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
+        ref: The dataset.
         weight: Its weight in a metadataset; None without one.
         split_part: The split part that a metadataset uses; None for all.
         place: Its place in the metadataset's tree.
@@ -75,19 +71,15 @@ class BrowsedDataset:
     def __init__(
         self,
         name: str,
-        path: str,
+        ref: DatasetRef,
         *,
-        split_config: str | None = None,
-        meta_folder: str | None = None,
         weight: float | None = None,
         split_part: str | None = None,
         place: str = "",
         is_prepared: bool = True,
     ) -> None:
         self.name = name
-        self.split_config = split_config
-        self.meta_folder = meta_folder
-        self.folder = self._open_folder(path)
+        self.folder = dataset_at(ref, rechecks=True)
         self._files = self._stat_files()
         self._checked_at_s = time.monotonic()
         self.weight = weight
@@ -106,9 +98,14 @@ class BrowsedDataset:
         return hashlib.sha256(shards.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     @property
+    def ref(self) -> DatasetRef:
+        """The dataset, and the documents by which it is read."""
+        return replace(self.folder.ref, path=self.folder.path)
+
+    @property
     def address(self) -> DatasetAddress:
         """The dataset for worker processes."""
-        return DatasetAddress(self.folder.path, self.split_config, self.meta_folder, self.version)
+        return DatasetAddress(self.ref, self.version)
 
     @cached_property
     def shards(self) -> Mapping[str, ShardEntry]:
@@ -231,7 +228,7 @@ class BrowsedDataset:
         """Read the dataset's documents again, after they changed."""
         with self._lock:
             files = self._stat_files()
-            folder = self._open_folder(self.folder.path)
+            folder = dataset_at(self.ref, rechecks=True)
             self.folder.close()
             self.folder, self._files = folder, files
             for name in ("shards", "version"):
@@ -261,11 +258,8 @@ class BrowsedDataset:
             return ()
         names = [INFO_JSON]
         if self.folder.split_file is not None:
-            names.append(f"{FOLDER}/{self.split_config or SPLIT_YAML}")
+            names.append(f"{FOLDER}/{self.ref.split_file}")
         return tuple(_stat(self.folder.storage.path(name)) for name in names)
-
-    def _open_folder(self, path: str) -> Dataset:
-        return dataset_at(DatasetRef(path, split_config=self.split_config, meta_folder=self.meta_folder), rechecks=True)
 
 
 def _stat(path: str) -> tuple[int, int] | None:

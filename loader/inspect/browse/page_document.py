@@ -14,6 +14,7 @@ import numpy as np
 
 from ...dataset.dataset import PartPlace
 from ...errors import EnergonError
+from ...format.dataset_ref import DatasetRef
 from ...format.media.picture_traits import turn_note
 from ..fields import FieldView, describe_value
 from ..sample_view import PreviewRequest, SampleView
@@ -109,18 +110,15 @@ def _number(digits: str) -> float | str:
     return number if math.isfinite(number) else digits  # JSON has no infinity
 
 
-def mapped_document(path: str, key: str, split_config: str | None, meta_folder: str | None) -> dict[str, Any]:
+def mapped_document(ref: DatasetRef, key: str) -> dict[str, Any]:
     """Return the sample as the field map makes it, like ``energon preview --json``; a fault if it cannot be made.
 
     Args:
-        path: The dataset.
+        ref: The dataset.
         key: ``<shard>/<key>``.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
     """
-    request = PreviewRequest(path=path, key=key, split_config=split_config, meta_folder=meta_folder)
     try:
-        views = open_views(request)
+        views = open_views(PreviewRequest(ref=ref, key=key))
         document = sample_document(views.view(views.total - 1))
     except EnergonError as error:
         return {"fields": [], "fault": str(error), "note": None}

@@ -12,30 +12,20 @@ from ...format.dataset_ref import DatasetRef
 from ..stats import Distribution, StatsRequest, collect_stats
 
 
-def statistics(
-    path: str, split_config: str | None, meta_folder: str | None, split_part: str | None, sample: int
-) -> dict[str, Any]:
+def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str, Any]:
     """Return the statistics of a dataset as a JSON document; ``term`` names a value in a condition, or is None.
 
     Args:
-        path: The dataset.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
+        ref: The dataset.
         split_part: Only samples of this split part; None for all.
         sample: Number of random samples that are read; values in columns are complete.
 
     Raises:
         EnergonError: The dataset cannot be read.
     """
-    folder = folder_at(DatasetRef(path, split_config=split_config, meta_folder=meta_folder))
-    request = StatsRequest(
-        path=path,
-        query=SampleQuery(split_parts=() if split_part is None else [split_part]),
-        sample=sample,
-        split_config=split_config,
-        meta_folder=meta_folder,
-    )
-    report = collect_stats(request)
+    folder = folder_at(ref)
+    query = SampleQuery(split_parts=() if split_part is None else [split_part])
+    report = collect_stats(StatsRequest(ref=ref, query=query, sample=sample))
     document = report.document()
     for one in (*document["numbers"].values(), *document["texts"].values()):
         one["term"] = one.pop("name")

@@ -105,9 +105,9 @@ def open_dataset(address: DatasetAddress) -> BrowsedDataset:
     Raises:
         FormatError: It was prepared again after the server opened it.
     """
-    dataset = BrowsedDataset("", address.path, split_config=address.split_config, meta_folder=address.meta_folder)
+    dataset = BrowsedDataset("", address.ref)
     if dataset.version != address.version:
         raise FormatError(
-            "the dataset was prepared again while it is browsed", at=address.path, hint="load the page again"
+            "the dataset was prepared again while it is browsed", at=address.ref.path, hint="load the page again"
         )
     return dataset

@@ -77,6 +77,7 @@ def compare_checkpoint_with_data(
         ConfigError: The dataset has no such split part, or documents contain faults.
         StorageError: A path cannot be read.
     """
+    from ...format.dataset_ref import DatasetRef
     from ...format.documents.load_request import LoadRequest
     from ...training.datasets.open_sources import open_sources
 
@@ -96,7 +97,7 @@ def compare_checkpoint_with_data(
         theirs = chain.identity()
         found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
         return not found.count
-    request = LoadRequest(path=str(EPath(after)), split_part=part, trust_code=trust_code, filter=filter_name)
+    request = LoadRequest(ref=DatasetRef(str(EPath(after)), trust_code=trust_code), split_part=part, filter=filter_name)
     now = [loaded.source.identity() for loaded in open_sources(request, decoder=None, training=True)]
     found.extend(differences(["read", {}, *saved], ["read", {}, *now]))
     found.notes.append(

@@ -11,7 +11,7 @@ from ...dataset.unprepared.tar_folder import is_prepared
 from ...errors import ConfigError, StorageError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.nv_meta import DATASET_YAML, SPLIT_YAML, open_dataset_storage
+from ...format.nv_meta import open_dataset_storage
 from ...storage import EPath
 from ...training.states import differences, list_state_files
 from .report import DifferenceList, DiffReport
@@ -40,7 +40,7 @@ _OTHER_INDEX = "the indexes have different uuids: a state that was saved with A 
 _UNCOMPARED = ("path", "prepared", "prepared_at", "mtime", "index")
 
 
-def kind_of_path(path: str, *, meta_folder: str | None = None) -> str:
+def kind_of_path(path: str) -> str:
     """Return ``metadataset``, ``records`` (a file of samples), ``checkpoint`` or ``dataset``."""
     if is_metadataset(path):
         return "metadataset"
@@ -48,7 +48,7 @@ def kind_of_path(path: str, *, meta_folder: str | None = None) -> str:
         return "records"
     if path.endswith(_CHECKPOINT_SUFFIXES) and not EPath(path).is_dir():
         return "checkpoint"
-    if is_prepared(open_dataset_storage(path, meta_folder)):
+    if is_prepared(open_dataset_storage(path)):
         return "dataset"
     return "checkpoint" if _has_states(path) else "dataset"
 
@@ -65,8 +65,6 @@ def compare_paths(
     after: str,
     *,
     split_part: str | None = None,
-    split_config: str | None = None,
-    dataset_config: str | None = None,
     contents: bool = False,
     place: str | None = None,
     trust_code: bool = False,
@@ -81,8 +79,6 @@ def compare_paths(
         before: The path A; the checkpoint, if only one is.
         after: The path B.
         split_part: Split part that is trained on, for a checkpoint and data; None: that of the checkpoint.
-        split_config: Name of the split file; None: ``split.yaml``.
-        dataset_config: Name of the dataset file; None: ``dataset.yaml``.
         contents: Compare the bytes of shards whose keys, parts and sizes are equal, too.
         place: Place of the states within checkpoints, such as ``loader``; None: the only run in each.
         trust_code: Allow the dataset to run its code.
@@ -113,14 +109,7 @@ def compare_paths(
     elif kinds == ("records", "records"):
         _compare_facts(before, after, found)
     elif kinds == ("dataset", "dataset"):
-        _compare_folders(
-            (before, after),
-            found,
-            split_config=split_config or SPLIT_YAML,
-            dataset_config=dataset_config or DATASET_YAML,
-            contents=contents,
-            on_progress=on_progress,
-        )
+        _compare_folders((before, after), found, contents=contents, on_progress=on_progress)
     else:
         raise ConfigError(
             f"a {kinds[0]} and a {kinds[1]} cannot be compared",
@@ -144,8 +133,6 @@ def _compare_folders(
     paths: tuple[str, str],
     found: DifferenceList,
     *,
-    split_config: str,
-    dataset_config: str,
     contents: bool,
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
@@ -154,18 +141,8 @@ def _compare_folders(
     from .datasets import compare_datasets
 
     with ExitStack() as stack:
-        scanned = [index_temporarily(path, None, stack) for path in paths]
-        folders = [
-            folder_at(
-                DatasetRef(
-                    data_path(path) if index is None else index[0],
-                    split_config=split_config,
-                    dataset_config=dataset_config,
-                    meta_folder=None if index is None else index[1],
-                )
-            )
-            for path, index in zip(paths, scanned, strict=True)
-        ]
+        scanned = [index_temporarily(DatasetRef(path), stack) for path in paths]
+        folders = [folder_at(index or data_path(path)) for path, index in zip(paths, scanned, strict=True)]
         prepared = scanned == [None, None]
         compare_datasets(folders[0], folders[1], found, contents=contents, documents=prepared, on_progress=on_progress)
         if prepared and folders[0].index.uuid != folders[1].index.uuid:
@@ -194,8 +171,7 @@ def compare_metadatasets(before: str, after: str, found: DifferenceList) -> None
     from ..metadataset import metadataset_facts  # imported late: only metadatasets need the planner
 
     splits, splits_now = (
-        {split["name"]: split for split in metadataset_facts(path, split_config=None, dataset_config=None)["splits"]}
-        for path in (before, after)
+        {split["name"]: split for split in metadataset_facts(path)["splits"]} for path in (before, after)
     )
     found.add_names("", "splits", [*splits], [*splits_now])
     for name, split in splits.items():

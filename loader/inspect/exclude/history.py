@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...dataset.exclusions.change import undo_exclusion
 from ...dataset.exclusions.journal import Exclusion, ExclusionFiles
+from ...format.dataset_ref import DatasetRef
 from ...metadataset.datasets import OpenDataset
 from .opened import check_single, check_writable, open_prepared
 
@@ -31,7 +32,7 @@ class ListedExclusions:
     others: tuple[str, ...]
 
 
-def undo(path: str, *, split_config: str | None = None, meta_folder: str | None = None) -> Exclusion | None:
+def undo(ref: DatasetRef | str) -> Exclusion | None:
     """Undo the last exclusion of one dataset, and return it; None if there is none.
 
     Raises:
@@ -39,14 +40,12 @@ def undo(path: str, *, split_config: str | None = None, meta_folder: str | None 
         FormatError: The journal is damaged.
         StorageError: The dataset is not prepared, or a file cannot be written.
     """
-    check_single(path)
-    undone = undo_each(path, split_config=split_config, meta_folder=meta_folder)
+    check_single(ref)
+    undone = undo_each(ref)
     return undone[0][1] if undone else None
 
 
-def undo_each(
-    path: str, *, split_config: str | None = None, meta_folder: str | None = None
-) -> list[tuple[str, Exclusion]]:
+def undo_each(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
     """Undo the last exclusion of a dataset, or of the datasets of a metadataset.
 
     Of a metadataset, that is the latest exclusion of any of its datasets; if it was made by one command for several
@@ -60,8 +59,10 @@ def undo_each(
         FormatError: A journal is damaged.
         StorageError: A dataset is not prepared, or a file cannot be written.
     """
-    opened = open_prepared(path, split_config=split_config, meta_folder=meta_folder)
-    folders = {(one.folder.path, one.dataset.meta_folder): one for one in opened}  # of several split files, one journal
+    opened = open_prepared(ref)
+    folders = {
+        (one.folder.path, one.dataset.ref.meta_folder): one for one in opened
+    }  # of several split files, one journal
     last = [(one, _last_of(one)) for one in folders.values()]
     at = max((entry.at for _, entry in last if entry is not None), default=None)
     latest = next(((one, entry) for one, entry in last if entry is not None and entry.at == at), None)
@@ -87,7 +88,7 @@ def _last_of(one: OpenDataset) -> Exclusion | None:
     return journal[-1] if journal else None
 
 
-def list_exclusions(path: str, *, split_config: str | None = None, meta_folder: str | None = None) -> ListedExclusions:
+def list_exclusions(ref: DatasetRef | str) -> ListedExclusions:
     """List what is excluded from one dataset.
 
     Raises:
@@ -95,12 +96,12 @@ def list_exclusions(path: str, *, split_config: str | None = None, meta_folder: 
         FormatError: The journal or a filter is damaged.
         StorageError: The dataset is not prepared.
     """
-    check_single(path)
-    [listed] = list_each(path, split_config=split_config, meta_folder=meta_folder)
+    check_single(ref)
+    [listed] = list_each(ref)
     return listed
 
 
-def list_each(path: str, *, split_config: str | None = None, meta_folder: str | None = None) -> list[ListedExclusions]:
+def list_each(ref: DatasetRef | str) -> list[ListedExclusions]:
     """List what is excluded from a dataset, or from each dataset of a metadataset.
 
     Raises:
@@ -108,7 +109,7 @@ def list_each(path: str, *, split_config: str | None = None, meta_folder: str | 
         FormatError: A journal or a filter is damaged.
         StorageError: A dataset is not prepared.
     """
-    return [_listed(one) for one in open_prepared(path, split_config=split_config, meta_folder=meta_folder)]
+    return [_listed(one) for one in open_prepared(ref)]
 
 
 def _listed(one: OpenDataset) -> ListedExclusions:

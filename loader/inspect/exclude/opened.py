@@ -15,38 +15,31 @@ from ...metadataset.datasets import OpenDataset, named_datasets
 from ...storage import RemoteStorage
 
 
-def check_single(path: str) -> None:
+def check_single(ref: DatasetRef | str) -> None:
     """Check that a path is of one dataset.
 
     Raises:
         ConfigError: It is a metadataset.
     """
+    path = DatasetRef.of(ref).path
     if is_metadataset(path):
         raise ConfigError("expected a dataset, found a metadataset", at=path, hint="name one of its datasets")
 
 
-def open_prepared(
-    path: str, *, split_parts: Sequence[str] = (), split_config: str | None, meta_folder: str | None
-) -> list[OpenDataset]:
+def open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) -> list[OpenDataset]:
     """Open the dataset of a path, or the datasets of a metadataset.
 
     Args:
-        path: A prepared dataset, a single file of samples, or a metadataset.
+        ref: A prepared dataset, a single file of samples, or a metadataset.
         split_parts: Only these split parts; of a metadataset, what its splits of these names read.
-        split_config: Name of the split file; None for the default one, or the one that the metadataset names.
-        meta_folder: Folder to use instead of ``.nv-meta``.
 
     Raises:
         ConfigError: The metadataset has faults.
         FormatError: A single file is damaged or not indexed.
         StorageError: A dataset is missing or not prepared.
     """
-    named = named_datasets([path], split_parts=split_parts, split_config=split_config, meta_folder=meta_folder)
-    opened = (
-        (one, dataset_at(DatasetRef(one.path, split_config=one.split_config, meta_folder=one.meta_folder)))
-        for one in named
-    )
-    return [OpenDataset(name=one.path, dataset=one, place=one, folder=folder) for one, folder in opened]
+    named = named_datasets([DatasetRef.of(ref)], split_parts=split_parts)
+    return [OpenDataset(name=one.path, dataset=one, place=one, folder=dataset_at(one.ref)) for one in named]
 
 
 def check_writable(folder: Dataset) -> None:

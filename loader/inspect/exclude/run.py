@@ -12,6 +12,7 @@ from ...arrays import IntArray
 from ...dataset.exclusions.change import ExclusionPlan, exclude_samples, included_samples, plan_exclusion
 from ...dataset.query import SampleQuery
 from ...errors import ConfigError, StorageError
+from ...format.dataset_ref import DatasetRef
 from ...metadataset.chosen_samples import ChosenSamples, choose_samples
 from ...metadataset.datasets import OpenDataset
 from ..lint import LintRequest, run_lint
@@ -26,8 +27,8 @@ class ExcludeRequest:
     """The samples to exclude, and how.
 
     Attributes:
-        path: A prepared dataset, a single file of samples, or a metadataset, which represents the datasets that it
-            reads.
+        ref: A prepared dataset, a single file of samples, or a metadataset, which represents the datasets that it
+            reads; with ``trust_code``, the lint may run code of the dataset.
         query: The samples.
         lint: Exclude the samples that a lint finds broken or incomplete, within the query.
         duplicates: Exclude all but the first of the samples with the same part of this name, within the query;
@@ -36,12 +37,9 @@ class ExcludeRequest:
         reason: Why, for the journal.
         dry_run: Only report.
         workers: Processes of the lint, or of the search for duplicates.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
-        trust_code: The lint may run code of the dataset.
     """
 
-    path: str
+    ref: DatasetRef
     query: SampleQuery = field(default_factory=SampleQuery)
     lint: bool = False
     duplicates: str | None = None
@@ -49,9 +47,6 @@ class ExcludeRequest:
     reason: str = ""
     dry_run: bool = False
     workers: int = 1
-    split_config: str | None = None
-    meta_folder: str | None = None
-    trust_code: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +82,7 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
         FormatError: A column or filter is damaged or stale.
         StorageError: The dataset is not prepared, or a file cannot be written.
     """
-    check_single(request.path)
+    check_single(request.ref)
     [report] = exclude_each(request, on_progress)
     return report
 
@@ -106,17 +101,13 @@ def exclude_each(request: ExcludeRequest, on_progress: Callable[[int, int], None
         FormatError: A column or filter is damaged or stale.
         StorageError: A dataset is not prepared, or a file cannot be written.
     """
-    opened = open_prepared(
-        request.path,
-        split_parts=request.query.split_parts,
-        split_config=request.split_config,
-        meta_folder=request.meta_folder,
-    )
-    chosen = _with_part(choose_samples(opened, request.query, at=request.path), request.duplicates)
+    path = request.ref.path
+    opened = open_prepared(request.ref, split_parts=request.query.split_parts)
+    chosen = _with_part(choose_samples(opened, request.query, at=path), request.duplicates)
     found = [_narrowed(one, request, on_progress) for one in chosen]
     searches = request.lint or request.duplicates is not None
     if not searches and not any(len(numbers) for numbers in found):
-        raise ConfigError("no sample is chosen", at=request.path, hint="check the conditions and keys")
+        raise ConfigError("no sample is chosen", at=path, hint="check the conditions and keys")
     plans = [
         plan_exclusion(one.opened.folder, numbers, filter_name=request.filter) if len(numbers) else None
         for one, numbers in zip(chosen, found, strict=True)
@@ -207,14 +198,7 @@ def _broken(one: OpenDataset, request: ExcludeRequest, on_progress: Callable[[in
     """Return the samples that a lint finds broken or incomplete."""
     found: list[int] = []
     for config in one.dataset.dataset_configs:
-        lint = LintRequest(
-            path=one.dataset.path,
-            workers=request.workers,
-            split_config=one.dataset.split_config,
-            dataset_config=config,
-            meta_folder=one.dataset.meta_folder,
-            trust_code=request.trust_code,
-        )
+        lint = LintRequest(ref=replace(one.dataset.ref, dataset_config=config), workers=request.workers)
         report = run_lint(lint, None if on_progress is None else lambda now: on_progress(now.done, now.total))
         for finding in report.findings:
             if finding.is_sample:
@@ -227,13 +211,11 @@ def _copies(
 ) -> IntArray:
     """Return all but the first of each group of samples with the same content."""
     stats = StatsRequest(
-        path=one.dataset.path,
+        ref=one.dataset.ref,
         numbers=np.intersect1d(chosen, included_samples(one.folder, request.filter)),
         parts=(),
         dedupe=request.duplicates,
         workers=request.workers,
-        split_config=one.dataset.split_config,
-        meta_folder=one.dataset.meta_folder,
     )
     groups = collect_stats(stats, on_progress).duplicate_numbers
     return np.sort(np.array([number for group in groups for number in group[1:]], np.int64))

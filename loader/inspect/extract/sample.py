@@ -13,6 +13,7 @@ from ...dataset.dataset import PartPlace
 from ...dataset.query import unknown_key_error
 from ...dataset.records import as_bytes
 from ...errors import ConfigError, StorageError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import did_you_mean
 from ...metadataset.datasets import OpenDataset, named_datasets, open_datasets
 
@@ -165,45 +166,40 @@ class SampleFinder:
 
 
 @contextmanager
-def find_samples_of(
-    path: str, words: Sequence[str], *, split_config: str | None = None, meta_folder: str | None = None
-) -> Iterator[SampleFinder]:
+def find_samples_of(ref: DatasetRef | str, words: Sequence[str]) -> Iterator[SampleFinder]:
     """Open what finds samples by their keys, until the block ends.
 
     Args:
-        path: A dataset, a JSONL, token or Parquet file, tar shards that are not prepared, or a metadataset, which
+        ref: A dataset, a JSONL, token or Parquet file, tar shards that are not prepared, or a metadataset, which
             represents the datasets that it reads.
         words: The keys that will be looked up, and perhaps the name of a part. Of shards that are not prepared, those
             that the keys name are scanned, or all.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
 
     Raises:
         ConfigError: A metadataset contains faults.
         FormatError: A file or a shard that is not prepared is damaged.
         StorageError: A dataset is missing.
     """
-    datasets = named_datasets([path], split_config=split_config, meta_folder=meta_folder)
+    ref = DatasetRef.of(ref)
+    datasets = named_datasets([ref])
     keys = words[:-1] if len(words) > 1 and "/" not in words[-1] else words
     with open_datasets(datasets, keys=keys) as opened:
-        yield SampleFinder(path, opened)
+        yield SampleFinder(ref.path, opened)
 
 
-def open_sample(path: str, key: str, *, split_config: str | None = None, meta_folder: str | None = None) -> SampleParts:
+def open_sample(ref: DatasetRef | str, key: str) -> SampleParts:
     """Read one sample; see :func:`find_samples_of`.
 
     Args:
-        path: The dataset or file.
+        ref: The dataset or file.
         key: ``<shard>/<key>``, or the bare key if it is unique.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
 
     Raises:
         ConfigError: There is no such sample, or there are several.
         FormatError: The shard has changed, or is damaged.
         StorageError: The dataset is missing.
     """
-    with find_samples_of(path, [key], split_config=split_config, meta_folder=meta_folder) as finder:
+    with find_samples_of(ref, [key]) as finder:
         return finder.read(finder.find([key])[0])
 
 

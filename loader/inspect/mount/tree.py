@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ...cached_property import cached_property
@@ -26,25 +27,19 @@ _FAULT = "ERROR.txt"
 
 
 def open_tree(
-    path: str,
+    ref: DatasetRef | str,
     layout: Layout,
     *,
     split_part: str | None = None,
-    split_config: str | None = None,
-    dataset_config: str | None = None,
-    meta_folder: str | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> MountedTree:
     """Open a dataset or a metadataset as a tree of files.
 
     Args:
-        path: Folder of a dataset, a JSONL, token or Parquet file, tar shards that are not prepared, or a metadataset
+        ref: Folder of a dataset, a JSONL, token or Parquet file, tar shards that are not prepared, or a metadataset
             (``.yaml``).
         layout: The arrangement of each dataset's files.
         split_part: Only samples of this split part, or only this split of a metadataset.
-        split_config: Name of the split file; None for the default one.
-        dataset_config: Name of the dataset file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
         on_progress: Called after each shard that is scanned, if the shards are not prepared.
 
     Raises:
@@ -52,44 +47,37 @@ def open_tree(
         FormatError: A file is damaged, or its index is missing.
         StorageError: The dataset is missing.
     """
-    if is_metadataset(path):
+    ref = DatasetRef.of(ref)
+    if is_metadataset(ref.path):
         names = None if split_part is None else [split_part]
-        planned = plan_splits(path, split_parts=names, split_config=split_config, dataset_config=dataset_config)
+        planned = plan_splits(ref, split_parts=names)
         if planned.faults:
             raise ConfigError(file=planned.file, faults=planned.faults)
         return MountedTree(_Folder({name: _of_node(node, layout) for name, node in planned.trees.items()}))
-    request = LoadRequest(path=path, split_config=split_config, dataset_config=dataset_config, meta_folder=meta_folder)
     with ExitStack() as stack:
-        files = _open_files(request, layout, split_part, stack, on_progress)
+        files = _open_files(ref, layout, split_part, stack, on_progress)
         return MountedTree(files, stack.pop_all())
 
 
 def _open_files(
-    request: LoadRequest,
+    ref: DatasetRef,
     layout: Layout,
     split_part: str | None,
     stack: ExitStack,
     on_progress: ProgressCallback | None = None,
 ) -> DatasetFiles:
     """Open the files of a dataset; the stack removes a temporary index when it closes."""
-    path, meta_folder = data_path(request.path), request.meta_folder
+    path = data_path(ref.path)
     if is_record_file(path):
         return DatasetFiles(dataset_at(path), layout, split_part=split_part)
-    indexed = index_temporarily(path, meta_folder, stack, on_progress)
-    if indexed is not None:
-        if split_part is not None:
-            raise ConfigError(
-                f"these shards are not prepared, so they have no split part {split_part!r}",
-                at=path,
-                hint="run energon prepare, or mount all samples",
-            )
-        path, meta_folder = indexed
-    folder = folder_at(
-        DatasetRef(
-            path, split_config=request.split_config, dataset_config=request.dataset_config, meta_folder=meta_folder
+    indexed = index_temporarily(replace(ref, path=path), stack, on_progress)
+    if indexed is not None and split_part is not None:
+        raise ConfigError(
+            f"these shards are not prepared, so they have no split part {split_part!r}",
+            at=path,
+            hint="run energon prepare, or mount all samples",
         )
-    )
-    return DatasetFiles(folder, layout, split_part=split_part)
+    return DatasetFiles(folder_at(indexed or replace(ref, path=path)), layout, split_part=split_part)
 
 
 class MountedTree:
@@ -171,7 +159,7 @@ class _LazyDataset:
     @cached_property
     def _files(self) -> DatasetFiles | bytes:
         try:
-            return _open_files(self._request, self._layout, self._request.split_part, self._resources)
+            return _open_files(self._request.ref, self._layout, self._request.split_part, self._resources)
         except EnergonError as error:
             return f"{error}\n".encode("utf-8", "replace")
 

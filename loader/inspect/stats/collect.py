@@ -42,7 +42,7 @@ class StatsRequest:
     """The statistics to collect.
 
     Attributes:
-        path: A prepared dataset.
+        ref: A prepared dataset; with ``trust_code``, the tokenizer may be imported.
         query: Only these samples.
         numbers: Of them, only those of these numbers; None for all.
         parts: Only these parts; None for all.
@@ -52,13 +52,10 @@ class StatsRequest:
         write: Names of values to keep as columns: ``jpg.width``, or ``width`` if no other value is called so.
         tokenizer: A JSON file of tokenizers, or ``module:callable``.
         workers: Number of processes.
-        trust_code: The tokenizer may be imported.
-        split_config: Name of the split file; None for the default one.
-        meta_folder: Folder to use instead of ``.nv-meta``.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
     """
 
-    path: str
+    ref: DatasetRef
     query: SampleQuery = field(default_factory=SampleQuery)
     numbers: IntArray | None = None
     parts: tuple[str, ...] | None = None
@@ -67,9 +64,6 @@ class StatsRequest:
     write: tuple[str, ...] = ()
     tokenizer: str | None = None
     workers: int = 1
-    trust_code: bool = False
-    split_config: str | None = None
-    meta_folder: str | None = None
     max_json_bytes: int | None = CHECKED_JSON_BYTES
 
 
@@ -186,11 +180,12 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         StorageError: The dataset is not prepared, or cannot be read.
         TrustError: The tokenizer is code that may not run.
     """
-    folder = dataset_at(DatasetRef(request.path, split_config=request.split_config, meta_folder=request.meta_folder))
+    path = request.ref.path
+    folder = dataset_at(request.ref)
     if request.write and isinstance(folder, SingleFile):
         raise ConfigError(
             "a single file has no columns",
-            at=request.path,
+            at=path,
             hint="move it to a folder of its own, run energon prepare on the folder, and name the folder",
         )
     every = find_samples(folder, request.query)
@@ -198,23 +193,19 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
         every = np.intersect1d(every, request.numbers)
     chosen = _random_samples(every, request.sample)
     if request.write and len(chosen) < len(folder.index):
-        raise ConfigError(
-            "a column needs a value of every sample", at=request.path, hint="omit --limit and the conditions"
-        )
-    report = StatsReport(path=request.path, population=len(every), part_sets=folder.index.part_sets())
+        raise ConfigError("a column needs a value of every sample", at=path, hint="omit --limit and the conditions")
+    report = StatsReport(path=path, population=len(every), part_sets=folder.index.part_sets())
     kept: dict[str, tuple[list[int], list[Value]]] = {}
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
     report.hashed_parts = _hashed_parts(folder, request)
-    meant = dict.fromkeys(one for name in request.write for one in _meant(folder, name, request.path))
+    meant = dict.fromkeys(one for name in request.write for one in _meant(folder, name, path))
     task = ScanTask(
-        path=request.path,
-        meta_folder=request.meta_folder,
+        ref=request.ref,
         samples=chosen,
         parts=_matching(folder.index.part_names, request.parts),
         hashed=None if request.dedupe is None else report.hashed_parts,
         kept=tuple(meant),
         tokenizer=request.tokenizer,
-        trust_code=request.trust_code,
         max_json_bytes=request.max_json_bytes,
     )
     tasks = list(task.of_shards(folder))
@@ -248,7 +239,7 @@ def _hashed_parts(folder: Dataset, request: StatsRequest) -> tuple[str, ...]:
     if request.dedupe and request.dedupe not in names:
         raise ConfigError(
             f"there is no part {request.dedupe!r}{did_you_mean(request.dedupe, names[:20])}",
-            at=request.path,
+            at=request.ref.path,
             hint="name a part of the samples",
         )
     return (request.dedupe,) if request.dedupe else media_parts(names)

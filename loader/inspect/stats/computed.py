@@ -13,10 +13,8 @@ from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.query.condition import Values
-from ...dataset.records import SingleFile
 from ...escaped_log import get_logger
 from ...format.documents.value_name import ValueName
-from ...format.nv_meta import FOLDER
 from ...format.worker_pool import run_in_workers
 from .scan import ScanTask, as_array, scan_samples
 from .values import Value
@@ -110,10 +108,8 @@ def compute_values(
 
 
 def _task(folder: Dataset, names: Sequence[ValueName], samples: IntArray) -> ScanTask:
-    is_default = isinstance(folder, SingleFile) or folder.meta_folder == f"{folder.path.rstrip('/')}/{FOLDER}"
     return ScanTask(
-        path=folder.path,
-        meta_folder=None if is_default else folder.meta_folder,
+        ref=folder.ref,
         samples=samples,
         kept=tuple(names),
         kept_only=True,

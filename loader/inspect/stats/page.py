@@ -35,13 +35,12 @@ code { overflow-wrap: anywhere; }
 """
 
 
-def html_report(report: StatsReport, *, path: str | None = None, meta_folder: str | None = None) -> str:
+def html_report(report: StatsReport, ref: DatasetRef | None = None) -> str:
     """Return a report as an HTML document, which loads nothing from elsewhere.
 
     Args:
         report: The statistics.
-        path: Folder or file to read pictures from; None for that of the report.
-        meta_folder: Folder to use instead of the dataset's ``.nv-meta``, to read pictures.
+        ref: Folder or file to read pictures from; None for that of the report.
     """
     title = escape(f"Statistics of {report.path}")
     read = format_count(report.samples)
@@ -55,7 +54,7 @@ def html_report(report: StatsReport, *, path: str | None = None, meta_folder: st
         'style-src \'unsafe-inline\'"><meta name="viewport" content="width=device-width">'
         f"<title>{title}</title><style>{_STYLE}</style><h1>{title}</h1><p>{read} samples</p>"
         f"{''.join(_broken(report))}{''.join(_duplicates(report))}"
-        f'<h2>Pictures</h2><div class="pictures">{"".join(_pictures(path or report.path, meta_folder))}</div>'
+        f'<h2>Pictures</h2><div class="pictures">{"".join(_pictures(ref or DatasetRef(report.path)))}</div>'
         f'<h2>Numbers</h2><section class="values">{numbers}</section>'
         f'<h2>Texts</h2><section class="values">{texts}</section></html>'
     )
@@ -103,11 +102,11 @@ def _duplicates(report: StatsReport) -> Iterator[str]:
         yield "</table>"
 
 
-def _pictures(path: str, meta_folder: str | None) -> Iterator[str]:
+def _pictures(ref: DatasetRef) -> Iterator[str]:
     """Yield pictures of evenly spaced samples."""
     from PIL import Image
 
-    folder = dataset_at(DatasetRef(path, meta_folder=meta_folder))
+    folder = dataset_at(ref)
     parts = [name for name in folder.index.part_names if kind_of_name(name) == "image"]
     if not parts:
         return

@@ -56,27 +56,23 @@ class ScanTask:
     """Samples of one shard to read.
 
     Attributes:
-        path: The dataset.
-        meta_folder: Folder to use instead of ``.nv-meta``.
+        ref: The dataset; with ``trust_code``, the function that counts tokens may be imported.
         samples: Numbers of the samples, ascending.
         parts: Only these parts; None for all.
         hashed: The parts by whose bytes duplicates are found; empty hashes all parts, None hashes nothing.
         kept: Names of values to return for each sample.
         kept_only: Read nothing else.
         tokenizer: A file or function that counts tokens.
-        trust_code: The function may be imported.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
     """
 
-    path: str
-    meta_folder: str | None
+    ref: DatasetRef
     samples: IntArray
     parts: tuple[str, ...] | None = None
     hashed: tuple[str, ...] | None = None
     kept: tuple[ValueName, ...] = ()
     kept_only: bool = False
     tokenizer: str | None = None
-    trust_code: bool = False
     max_json_bytes: int | None = None
 
     def of_shards(self, folder: Dataset) -> Iterator[ScanTask]:
@@ -125,8 +121,8 @@ def scan_samples(task: ScanTask) -> ScanResult:
         FormatError: The shard has changed, or its index is damaged.
         StorageError: The shard cannot be read.
     """
-    folder = _open_folder(task.path, task.meta_folder)
-    tokenizer = None if task.tokenizer is None else _open_tokenizer(task.tokenizer, task.trust_code)
+    folder = _open_folder(task.ref)
+    tokenizer = None if task.tokenizer is None else _open_tokenizer(task.tokenizer, task.ref.trust_code)
     result = ScanResult(samples=len(task.samples))
     numbers: dict[str, list[float]] = defaultdict(list)
     texts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -173,8 +169,8 @@ def as_array(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
 
 
 @lru_cache(maxsize=4)
-def _open_folder(path: str, meta_folder: str | None) -> Dataset:
-    return dataset_at(DatasetRef(path, meta_folder=meta_folder))
+def _open_folder(ref: DatasetRef) -> Dataset:
+    return dataset_at(ref)
 
 
 @lru_cache(maxsize=1)

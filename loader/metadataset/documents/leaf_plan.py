@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
 from .weight_schedule import EntrySchedule
@@ -36,6 +37,11 @@ class _OfRequest:
     request: LoadRequest
 
     @property
+    def ref(self) -> DatasetRef:
+        """The dataset or file of samples, and the documents by which it is read."""
+        return self.request.ref
+
+    @property
     def path(self) -> str:
         """Path of the dataset or file of samples, absolute, or a URL; for a join, the metadataset that holds it."""
         return self.request.path
@@ -44,21 +50,6 @@ class _OfRequest:
     def split_part(self) -> str:
         """Part of the split."""
         return self.request.split_part
-
-    @property
-    def split_config(self) -> str | None:
-        """Name of the split file; None for the default one."""
-        return self.request.split_config
-
-    @property
-    def dataset_config(self) -> str | None:
-        """Name of the dataset file; None for the default one."""
-        return self.request.dataset_config
-
-    @property
-    def meta_folder(self) -> str | None:
-        """Absolute path of the folder that is used instead of ``.nv-meta``; None for ``.nv-meta``."""
-        return self.request.meta_folder
 
     @property
     def subflavors(self) -> Mapping[str, Any]:
@@ -81,14 +72,9 @@ class _OfRequest:
         return self.request.subset
 
     @property
-    def aux(self) -> Mapping[str, str]:
-        """Name of an auxiliary store → its absolute path or URL."""
+    def aux(self) -> Mapping[str, DatasetRef]:
+        """Name of an auxiliary store → the dataset or folder of files, by its absolute path or URL."""
         return self.request.aux
-
-    @property
-    def aux_meta_folders(self) -> Mapping[str, str]:
-        """Name of an auxiliary store → absolute path of the folder to use instead of its ``.nv-meta``."""
-        return self.request.aux_meta_folders
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

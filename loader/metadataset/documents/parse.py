@@ -83,7 +83,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     ... splits: {train: {blend: [{path: ./coco, weight: 5}, {path: ./coyo, weight: two}]}}
     ... '''
     >>> spec, faults = parse_metadataset(text, file="mix.yaml")
-    >>> [entry.source.path for entry in spec.splits["train"].entries]
+    >>> [entry.source.ref.path for entry in spec.splits["train"].entries]
     ['./coco', './coyo']
     >>> print(*faults)
     splits.train.blend[1].weight: expected a number > 0, found 'two'

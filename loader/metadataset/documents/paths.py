@@ -6,27 +6,28 @@ import os
 from functools import cache
 
 from ...errors import EnergonError, StorageError
-from ...format.documents.next_command import command_for_folder, fault_of_file, quoted
+from ...format.dataset_ref import DatasetRef
+from ...format.documents.next_command import command_for_folder, command_for_ref, fault_of_file
 from ...format.documents.providers import FILESYSTEM, files_folder, is_record_file
-from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
+from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ...storage import is_url, missing_folder, open_parent, resolve_path
 
 _MAX_LETTERS = 1000
 
 
-def resolve_aux(store: str, folder: str) -> str:
-    """Resolve the path of an auxiliary store relative to the folder of its document, which may be a URL.
+def resolve_aux(store: DatasetRef, folder: str) -> DatasetRef:
+    """Resolve the paths of an auxiliary store relative to the folder of its document, which may be a URL.
 
-    >>> resolve_aux("filesystem://./files", "/data"), resolve_aux("./images", "/data")
+    >>> resolve_aux(DatasetRef("filesystem://./files"), "/data").path, resolve_aux(DatasetRef("images"), "/data").path
     ('filesystem:///data/files', '/data/images')
-    >>> resolve_aux("filesystem://./files", "s3://bucket")
+    >>> resolve_aux(DatasetRef("filesystem://./files"), "s3://bucket").path
     'filesystem+s3://bucket/files'
     """
-    files = files_folder(store)
+    files = files_folder(store.path)
     if files is None:
-        return resolve_path(store, folder)
+        return store.resolved(folder)
     path = resolve_path(files, folder)
-    return f"filesystem+{path}" if is_url(path) else FILESYSTEM + path
+    return DatasetRef(f"filesystem+{path}" if is_url(path) else FILESYSTEM + path)
 
 
 def display_path(path: str) -> str:
@@ -41,8 +42,7 @@ def display_path(path: str) -> str:
 class DatasetPaths:
     """Cached checks of resolved paths.
 
-    ``fault_of_dataset(path, meta_folder)`` and ``fault_of_aux(store, meta_folder)`` return a message, or None if the
-    dataset or store exists.
+    ``fault_of_dataset(ref)`` and ``fault_of_aux(ref)`` return a message, or None if the dataset or store exists.
 
     Args:
         check_urls: Look for datasets at URLs too, which takes a request each; opening them finds the same faults.
@@ -53,36 +53,38 @@ class DatasetPaths:
         self.fault_of_dataset = cache(self._fault_of_dataset)
         self.fault_of_aux = cache(self._fault_of_aux)
 
-    def _fault_of_dataset(self, path: str, meta_folder: str | None = None) -> str | None:
-        if is_url(path):
-            return _fault_of_url(path, meta_folder) if self._check_urls else None
-        return _fault_of_path(path, meta_folder)
+    def _fault_of_dataset(self, ref: DatasetRef) -> str | None:
+        if is_url(ref.path):
+            return _fault_of_url(ref) if self._check_urls else None
+        return _fault_of_path(ref)
 
-    def _fault_of_aux(self, store: str, meta_folder: str | None = None) -> str | None:
-        folder = files_folder(store)
+    def _fault_of_aux(self, ref: DatasetRef) -> str | None:
+        folder = files_folder(ref.path)
         if folder is None:
-            return self._fault_of_dataset(store, meta_folder)
+            return self._fault_of_dataset(ref)
         return None if is_url(folder) or _exists(folder) else f"there is no such folder: {display_path(folder)}"
 
 
-def _fault_of_url(url: str, meta_folder: str | None) -> str | None:
+def _fault_of_url(ref: DatasetRef) -> str | None:
+    url = ref.path
     try:
         if is_record_file(url):
             storage, name = open_parent(url)
             return None if storage.exists(name) else f"there is no such file: {display_path(url)}"
-        storage = open_dataset_storage(url, meta_folder)
+        storage = ref.storage()
         storage.list_once(FOLDER)
         if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
             return None
         if storage.exists(""):
-            command = command_for_folder(url, option=f" --meta-folder {quoted(meta_folder)}" if meta_folder else "")
+            command = command_for_ref(ref)
             return f"{display_path(url)} is no prepared dataset: it has no .info.json; {command}"
         raise missing_folder(storage)
     except EnergonError as error:
         return f"{error.message}: {display_path(url)}" + (f"; {error.hint}" if error.hint else "")
 
 
-def _fault_of_path(path: str, meta_folder: str | None) -> str | None:
+def _fault_of_path(ref: DatasetRef) -> str | None:
+    path, meta_folder = ref.path, ref.meta_folder
     if is_record_file(path):
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
     if meta_folder is None and _exists(os.path.join(path, INFO_JSON)):
@@ -94,12 +96,11 @@ def _fault_of_path(path: str, meta_folder: str | None) -> str | None:
     if of_file is not None:
         return f"{name}: {of_file[0]}; {of_file[1]}"
     if meta_folder is not None:
-        storage = open_dataset_storage(path, meta_folder)
+        storage = ref.storage()
         if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
             return None
-        where = display_path(meta_folder)
-        command = command_for_folder(path, option=f" --meta-folder {quoted(meta_folder)}")
-        return f"{name} is no prepared dataset: there is no .info.json in {where}; {command}"
+        command = command_for_ref(ref)
+        return f"{name} is no prepared dataset: there is no .info.json in {display_path(meta_folder)}; {command}"
     if _exists(os.path.join(path, INFO_YAML)):
         return None
     return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; {command_for_folder(path)}"

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import Fault
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import short_repr
 from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
@@ -36,20 +37,23 @@ def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
     path = _expanded(reader, "path", reader.text("path"))
     if path is None and reader.mapping.get("path") is None:
         reader.fault("path", "expected the path of a dataset, found nothing")
-    aux, aux_meta_folders = _parse_aux(reader)
-    reference = ReferenceSpec(
-        place=reader.place,
-        path=path or "",
-        split_part=reader.text("split_part"),
+    aux = _parse_aux(reader)
+    split_part = reader.text("split_part")
+    ref = DatasetRef(
+        path or "",
         split_config=_file_in_nv_meta(reader, "split_config"),
         dataset_config=_file_in_nv_meta(reader, "dataset_config"),
         meta_folder=_expanded(reader, "meta_folder", reader.text("meta_folder")),
+    )
+    reference = ReferenceSpec(
+        place=reader.place,
+        ref=ref,
+        split_part=split_part,
         subflavors=parse_subflavors(reader),
         filter=_filter(reader),
         epochs_together=parse_epochs_together(reader),
         subset=parse_subset(reader),
         aux=aux,
-        aux_meta_folders=aux_meta_folders,
     )
     return reference if path is not None else None
 
@@ -119,16 +123,15 @@ _RESERVED_NAMES = ("cache", "primary", "sample")
 _PREFIX_OF_KEY = {"path": "", "fs_path": FILESYSTEM}
 
 
-def _parse_aux(owner: MappingReader) -> tuple[Mapping[str, str], Mapping[str, str]]:
-    """Read the key ``aux`` of a mapping: name → path or URL, and name → meta folder, as written in the document.
+def _parse_aux(owner: MappingReader) -> Mapping[str, DatasetRef]:
+    """Read the key ``aux`` of a mapping: name → dataset or folder of files, as written in the document.
 
     The long forms ``{path: …}`` and ``{fs_path: …}`` are converted to the short ones.
     """
     reader = owner.child("aux")
-    stores: dict[str, str] = {}
-    meta_folders: dict[str, str] = {}
+    stores: dict[str, DatasetRef] = {}
     if reader is None:
-        return stores, meta_folders
+        return stores
     for name in reader.mapping:
         if not isinstance(name, str):
             reader.faults.append(Fault(place=reader.at(name), message="expected a name; put it in quotes"))
@@ -136,33 +139,32 @@ def _parse_aux(owner: MappingReader) -> tuple[Mapping[str, str], Mapping[str, st
         if name in _RESERVED_NAMES:
             reader.fault(name, f"expected another name: {name}= is another argument of cookers")
             continue
-        store, meta_folder = _store(reader, name)
+        store = _store(reader, name)
         if store is not None:
             stores[name] = store
-        if meta_folder is not None:
-            meta_folders[name] = meta_folder
-    return stores, meta_folders
+    return stores
 
 
-def _store(reader: MappingReader, name: str) -> tuple[str | None, str | None]:
+def _store(reader: MappingReader, name: str) -> DatasetRef | None:
     value = reader.mapping[name]
     if not isinstance(value, Mapping):
         store = value if isinstance(value, str) else None
         if not store or files_folder(store) == "":
             reader.fault(name, f"{_EXPECTED_STORE}, found {short_repr(value)}")
-        return _expanded(reader, name, store) or None, None
+        store = _expanded(reader, name, store)
+        return DatasetRef(store) if store else None
     inner = MappingReader(value, reader.at(name), reader.faults)
     inner.expect_keys((*_PREFIX_OF_KEY, "meta_folder"))
     keys = [key for key in _PREFIX_OF_KEY if key in inner]
     if len(keys) != 1:
         inner.fault("", f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
-        return None, None
+        return None
     text = _expanded(inner, keys[0], inner.text(keys[0]))
     meta_folder = _expanded(inner, "meta_folder", inner.text("meta_folder"))
     store = _PREFIX_OF_KEY[keys[0]] + text if text else None
     if meta_folder is not None and files_folder(store or "") is not None:
         inner.fault("meta_folder", "a folder of files has none; name a prepared dataset with 'path'")
-    return store, meta_folder
+    return DatasetRef(store, meta_folder=meta_folder) if store else None
 
 
 def parse_subset(owner: MappingReader) -> SubsetRange | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.subset import SubsetRange
 from .leaf_plan import Joiner, Nonmatch
 from .weight_schedule import EntrySchedule
@@ -16,20 +17,16 @@ BlendKind = Literal["blend", "blend_epochized"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceSpec:
-    """A reference: a ``path`` and the settings for the dataset there; paths are as written in the file."""
+    """A reference to a dataset, and the settings for it; paths are as written in the file."""
 
     place: str
-    path: str
+    ref: DatasetRef
     split_part: str | None = None
-    split_config: str | None = None
-    dataset_config: str | None = None
-    meta_folder: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     filter: str | None = None
     epochs_together: int | None = 1
     subset: SubsetRange | None = None
-    aux: Mapping[str, str] = field(default_factory=dict)
-    aux_meta_folders: Mapping[str, str] = field(default_factory=dict)
+    aux: Mapping[str, DatasetRef] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,13 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...dataset.dataset import Dataset
-from ...dataset.opening import dataset_at
 from ...errors import StorageError
-from ...format.dataset_ref import DatasetRef
-from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
-from ..documents.leaf_plan import JoinMember, LeafPlan
+from ..documents.leaf_plan import JoinMember
 
 _VERSION = 1
 """Version of the algorithm and format of rows; part of the hash, so another version does not use existing files."""
@@ -64,22 +61,6 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     meta_folder: str = ""
 
 
-def open_member(member: JoinMember | LeafPlan) -> Dataset:
-    """Open a dataset of a join, or of a leaf.
-
-    Raises:
-        StorageError: The dataset is missing, or not prepared.
-    """
-    return dataset_at(
-        DatasetRef(
-            member.path,
-            split_config=member.split_config,
-            dataset_config=member.dataset_config,
-            meta_folder=member.meta_folder,
-        )
-    )
-
-
 def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
     """Return the identity of a dataset in its current state; no sample is read.
 
@@ -99,12 +80,12 @@ def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
         path=printable(member.path),
         uuid=folder.index.uuid,
         split_part=part,
-        split_config=member.split_config or SPLIT_YAML,
+        split_config=member.ref.split_file,
         shards=_hash(shards if part_range is None else (*shards, str(part_range))),
         exclude=_hash([[shard in whole, *names] for shard, *names in excluded if shard in whole or names]),
         nonmatch=member.nonmatch,
         filter="" if kept is None else f"{member.filter or kept.name} {kept.checksum:08x}",
-        meta_folder=printable(member.meta_folder or ""),
+        meta_folder=printable(member.ref.meta_folder or ""),
     )
 
 

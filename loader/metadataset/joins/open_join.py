@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ...dataset.opening import folder_at
 from ...errors import ConfigError
 from ..documents.leaf_plan import JoinPlan
-from .files import JoinFiles, JoinRecord, MemberIdentity, identify_member, join_hash, open_member
+from .files import JoinFiles, JoinRecord, MemberIdentity, identify_member, join_hash
 from .peer_index import read_peer_rows
 
 _ROWS_AT_ONCE = 1 << 20
@@ -30,7 +31,7 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
         StorageError: A dataset is missing, or not prepared.
     """
     files = JoinFiles(plan.file)
-    folders = [open_member(member) for member in plan.members]
+    folders = [folder_at(member.ref) for member in plan.members]
     members = [identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True)]
     name = join_hash(members)
     record = files.read_record(name)

@@ -20,7 +20,6 @@ from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...errors import StorageError
 from ...format.documents.dataset_files import read_split_config
-from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.idx import read_tar_idx
 from ...storage import open_storage
 from ..documents.leaf_plan import JoinMember, JoinPlan
@@ -97,7 +96,7 @@ def _file_name(plan: JoinPlan, folders: Sequence[Dataset]) -> str | None:
     """Return the file's name; None if a dataset excludes several names, whose order in the hash is not defined."""
     text = ""
     for folder, member in zip(folders, plan.members, strict=True):
-        split = read_split_config(folder.storage, member.split_config or SPLIT_YAML)  # names as written
+        split = read_split_config(folder.storage, member.ref.split_file)  # names as written
         excluded = [name for name in split.exclude if "/" in name] if split else []
         if len(excluded) > 1 or (split and (split.sample_ranges or split.sample_filters)):
             return None

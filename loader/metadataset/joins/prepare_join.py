@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
 from ...errors import ConfigError
 from ...format.filters.rows import FilterRows
 from ...format.tar.names import decode_name
 from ..documents.leaf_plan import JoinPlan, Nonmatch
-from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_member
+from .files import JoinFiles, JoinRecord, identify_member, join_hash
 from .keys import Keys, SampleKeys
 
 _MIN_BATCH, _MAX_BATCH = 1 << 18, 1 << 20
@@ -85,7 +86,7 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
         StorageError: A dataset is missing or not prepared, or the rows cannot be written.
         FormatError: The index of a dataset is damaged.
     """
-    folders = [open_member(member) for member in plan.members]
+    folders = [folder_at(member.ref) for member in plan.members]
     identities = tuple(identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True))
     files, name = JoinFiles(plan.file), join_hash(identities)
     with ExitStack() as stack:
@@ -124,7 +125,7 @@ def find_rows(plan: JoinPlan) -> IntArray:
         StorageError: A dataset is missing or not prepared.
         FormatError: The index of a dataset is damaged.
     """
-    folders = [open_member(member) for member in plan.members]
+    folders = [folder_at(member.ref) for member in plan.members]
     runs = folders[0].samples_of_part(folders[0].loaded_part(plan.members[0].split_part))
     excluded = folders[0].excluded_samples()
     with ExitStack() as stack:

@@ -6,14 +6,16 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
+from ...dataset.opening import folder_at
 from ...errors import ConfigError, Fault, FormatError, StorageError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.providers import is_metadataset
 from ...storage import resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ..documents.parse import DocumentStore
 from ..plans.plan_leaves import plan_tree
-from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_member
+from .files import JoinFiles, JoinRecord, identify_member, join_hash
 from .open_join import open_join
 from .peer_index import write_peer_rows
 from .prepare_join import JoinReport, prepare_join
@@ -110,7 +112,7 @@ def _write_peer_rows(plan: JoinPlan, *, must: bool) -> None:
     Raises:
         ConfigError: Its file cannot express the join.
     """
-    folders = [open_member(member) for member in plan.members]
+    folders = [folder_at(member.ref) for member in plan.members]
     if write_peer_rows(plan, folders, open_join(plan)) is None and must:
         raise ConfigError(
             "the join index of megatron-energon cannot express this join: a dataset excludes several samples, or the"
@@ -121,7 +123,7 @@ def _write_peer_rows(plan: JoinPlan, *, must: bool) -> None:
 
 
 def _identity(member: JoinMember) -> tuple[object, ...]:
-    return member.path, member.split_part, member.split_config, member.meta_folder, member.nonmatch
+    return member.ref, member.split_part, member.nonmatch
 
 
 def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:
@@ -154,10 +156,8 @@ def _is_current(name: str, record: JoinRecord) -> bool:
         members = [
             JoinMember(
                 request=LoadRequest(
-                    path=then.path,
+                    ref=DatasetRef(then.path, split_config=then.split_config, meta_folder=then.meta_folder or None),
                     split_part=then.split_part,
-                    split_config=then.split_config,
-                    meta_folder=then.meta_folder or None,
                 ),
                 place="",
                 name=None,
@@ -165,7 +165,7 @@ def _is_current(name: str, record: JoinRecord) -> bool:
             )
             for then in record.members
         ]
-        return name == join_hash([identify_member(member, open_member(member)) for member in members])
+        return name == join_hash([identify_member(member, folder_at(member.ref)) for member in members])
     except StorageError:
         return True  # the dataset may be unavailable for a while only
     except (ConfigError, FormatError, KeyError):

@@ -8,6 +8,7 @@ from math import fsum
 from sys import float_info
 
 from ...errors import ConfigError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
 from ..documents.leaf_plan import BlendStep, JoinPlan, LeafPlan
@@ -89,33 +90,25 @@ class InheritedSettings:
             for share, step in zip(normalised(amounts), steps, strict=True)
         ]
 
-    def request_for(
-        self,
-        path: str,
-        reference: ReferenceSpec,
-        aux: Mapping[str, str],
-        aux_meta_folders: Mapping[str, str],
-        *,
-        meta_folder: str | None,
-    ) -> LoadRequest:
+    def request_for(self, ref: DatasetRef, reference: ReferenceSpec, aux: Mapping[str, DatasetRef]) -> LoadRequest:
         """Return the request for a dataset, after :meth:`within` has added its settings.
 
         Args:
-            path: Absolute path of the dataset.
+            ref: The dataset of the reference, with absolute paths.
             reference: The reference.
             aux: Auxiliary stores, with absolute paths.
-            aux_meta_folders: Absolute paths of their meta folders.
-            meta_folder: Absolute path of the folder to use instead of ``.nv-meta``.
         """
+        outer = self.request.ref
         return replace(
             self.request,
-            path=path,
-            split_config=self.request.split_config or reference.split_config,
-            dataset_config=self.request.dataset_config or reference.dataset_config,
-            meta_folder=meta_folder,
+            ref=replace(
+                ref,
+                split_config=outer.split_config or ref.split_config,
+                dataset_config=outer.dataset_config or ref.dataset_config,
+                trust_code=outer.trust_code,
+            ),
             filter=self.request.filter or reference.filter,
             aux=aux,
-            aux_meta_folders=aux_meta_folders,
         )
 
     def leaf(self, request: LoadRequest, *, place: str, join: JoinPlan | None = None) -> LeafPlan:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any, TypedDict, Unpack
 
 from ...errors import ConfigError, Fault, StorageError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.messages import short_key, short_repr
 from ...format.documents.providers import data_path, is_metadataset, is_record_file, provider_of
@@ -43,13 +44,11 @@ class PlanKeywords(TypedDict, total=False):
     """Settings of a :class:`LoadRequest` that override those of documents."""
 
     subflavors: Mapping[str, Any]
-    split_config: str | None
-    dataset_config: str | None
     epochs_together: int | None
 
 
 def plan_leaves(
-    path: str | os.PathLike[str],
+    ref: DatasetRef | str | os.PathLike[str],
     *,
     split_part: str,
     training: bool,
@@ -58,11 +57,12 @@ def plan_leaves(
     """Return the leaves of a metadataset, or the single leaf of a dataset; only metadataset files are read.
 
     Args:
-        path: The folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``, ``.yml``).
+        ref: The folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``, ``.yml``); its
+            ``split_config`` and ``dataset_config`` are the files of every dataset, and override the documents.
         split_part: The split of the metadataset, or the split part of the dataset.
         training: Apply weights and repetitions; otherwise each leaf comes once, in order.
-        **choices: ``subflavors``: labels of all samples; ``split_config`` and ``dataset_config``: the files of every
-            dataset; ``epochs_together``: the caller's ``shuffle_over_epochs_multiplier``. They override the documents.
+        **choices: ``subflavors``: labels of all samples; ``epochs_together``: the caller's
+            ``shuffle_over_epochs_multiplier``. They override the documents.
 
     Raises:
         ConfigError: The documents have faults; the error lists all of them with their places.
@@ -71,7 +71,7 @@ def plan_leaves(
     Warns:
         UserWarning: Two places of the tree share samples of a dataset.
     """
-    return plan_request(LoadRequest.at(path, split_part=split_part, **choices), training=training)
+    return plan_request(LoadRequest.at(ref, split_part=split_part, **choices), training=training)
 
 
 def plan_request(request: LoadRequest, *, training: bool) -> tuple[LeafPlan, ...]:
@@ -82,7 +82,7 @@ def plan_request(request: LoadRequest, *, training: bool) -> tuple[LeafPlan, ...
 
 
 def plan_tree(
-    path: str | os.PathLike[str],
+    ref: DatasetRef | str | os.PathLike[str],
     *,
     split_part: str,
     training: bool = True,
@@ -93,7 +93,7 @@ def plan_tree(
     """Return a metadataset as a tree, with the share of each node in the whole.
 
     Args:
-        path: See :func:`plan_leaves`.
+        ref: See :func:`plan_leaves`.
         split_part: See :func:`plan_leaves`.
         training: See :func:`plan_leaves`.
         check_paths: Treat a missing dataset as a fault.
@@ -104,33 +104,26 @@ def plan_tree(
         ConfigError: The documents have faults; the error lists all of them with their places.
         StorageError: The metadataset cannot be read.
     """
-    request = LoadRequest.at(path, split_part=split_part, **choices)
+    request = LoadRequest.at(ref, split_part=split_part, **choices)
     return _plan(request, training=training, check_paths=check_paths, check_urls=check_urls)
 
 
-def plan_splits(
-    path: str | os.PathLike[str],
-    *,
-    split_parts: Sequence[str] | None = None,
-    split_config: str | None = None,
-    dataset_config: str | None = None,
-) -> PlannedSplits:
+def plan_splits(ref: DatasetRef | str | os.PathLike[str], *, split_parts: Sequence[str] | None = None) -> PlannedSplits:
     """Plan several splits of a metadataset, to describe or check it; no dataset is read.
 
     Splits are planned for training. A split whose name does not begin with ``train`` is planned for validation, without
     weights and repetitions, if planning it for training fails.
 
     Args:
-        path: The metadataset.
+        ref: The metadataset; see :func:`plan_leaves`.
         split_parts: The splits to plan; None plans all.
-        split_config: The split file of every dataset; overrides the documents.
-        dataset_config: The dataset file of every dataset; overrides the documents.
 
     Raises:
         ConfigError: The metadataset does not have one of the splits.
         StorageError: The metadataset cannot be read.
     """
-    file = resolve_path(path)
+    ref = DatasetRef.of(ref)
+    file = resolve_path(ref.path)
     spec = DocumentStore(file).open(file)
     faults: dict[Fault, None] = {}
     trees: dict[str, PlanNode] = {}
@@ -145,14 +138,7 @@ def plan_splits(
         kinds = (True,) if name.startswith("train") else (True, False)
         for training in kinds:
             try:
-                trees[name] = plan_tree(
-                    file,
-                    split_part=name,
-                    training=training,
-                    split_config=split_config,
-                    dataset_config=dataset_config,
-                    check_paths=False,
-                )
+                trees[name] = plan_tree(ref, split_part=name, training=training, check_paths=False)
                 break
             except ConfigError as error:
                 if training == kinds[-1]:
@@ -173,6 +159,12 @@ def _plan(request: LoadRequest, *, training: bool, check_paths: bool, check_urls
         planner = TreePlanner(request.path, training=training, check_paths=check_paths, check_urls=check_urls)
         return planner.plan(settings)
     return _node("dataset", request.path, settings, place="", leaf=settings.leaf(request, place=""))
+
+
+def _resolved(ref: DatasetRef, file: str) -> DatasetRef:
+    """Return a dataset that a document names, with absolute paths."""
+    ref = ref.resolved(os.path.dirname(file))
+    return replace(ref, path=data_path(ref.path))
 
 
 def _node(kind: NodeKind, path: str, settings: InheritedSettings, **more: Any) -> PlanNode:
@@ -306,14 +298,15 @@ class TreePlanner:
     ) -> PlanNode | None:
         if isinstance(source, JoinSpec):
             return self._join(file, source, inner)
-        path = data_path(resolve_path(source.path, os.path.dirname(file)))
-        if is_metadataset(path):
-            return self._nested(file, source, path, inner)
-        return self._dataset(file, source, path, inner)
+        ref = _resolved(source.ref, file)
+        if is_metadataset(ref.path):
+            return self._nested(file, source, ref.path, inner)
+        return self._dataset(file, source, ref, inner)
 
     def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
+        given = asdict(source.ref) | {"filter": source.filter}
         for key in ("split_config", "dataset_config", "meta_folder", "filter"):
-            if getattr(source, key) is not None:
+            if given[key] is not None:
                 self._documents.fault(file, f"{source.place}.{key}", "a metadataset has none; set it at its datasets")
         if source.aux:
             self._documents.fault(file, f"{source.place}.aux", "a metadataset has none; set it at its datasets")
@@ -324,43 +317,41 @@ class TreePlanner:
 
     # ----------------------------------------------------------------------------------------------------- leaves
 
-    def _dataset(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
+    def _dataset(self, file: str, source: ReferenceSpec, ref: DatasetRef, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
-        meta_folder = self._meta_folder(file, source, path)
-        self._check_path(file, source, path, meta_folder)
-        aux, aux_meta_folders = self._aux(file, source)
-        request = inner.request_for(path, source, aux, aux_meta_folders, meta_folder=meta_folder)
-        return _node("dataset", path, inner, place=place, leaf=inner.leaf(request, place=place))
+        ref = self._with_known_folder(file, source, ref)
+        self._check_path(file, source, ref)
+        request = inner.request_for(ref, source, self._aux(file, source))
+        return _node("dataset", ref.path, inner, place=place, leaf=inner.leaf(request, place=place))
 
-    def _meta_folder(self, file: str, reference: ReferenceSpec, path: str) -> str | None:
-        """Return the absolute path of the folder to use instead of a dataset's ``.nv-meta``."""
-        if reference.meta_folder is None:
-            return None
-        if is_record_file(path):
-            self._documents.fault(file, f"{reference.place}.meta_folder", "a single file has none")
-            return None
-        return resolve_path(reference.meta_folder, os.path.dirname(file))
+    def _with_known_folder(self, file: str, reference: ReferenceSpec, ref: DatasetRef) -> DatasetRef:
+        """Return a dataset without a meta folder if it cannot have one, which is a fault."""
+        if ref.meta_folder is None or not is_record_file(ref.path):
+            return ref
+        self._documents.fault(file, f"{reference.place}.meta_folder", "a single file has none")
+        return ref.moved(ref.path)
 
     def _join(self, file: str, source: JoinSpec, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
         members = tuple(self._member(file, member, inner) for member in source.members)
         join = JoinPlan(file=file, place=source.place, members=members, joiner=source.joiner)
-        leaf = inner.leaf(replace(inner.request, path=file, filter=None), place=place, join=join)
+        leaf = inner.leaf(
+            replace(inner.request, ref=inner.request.ref.moved(file), filter=None), place=place, join=join
+        )
         return _node("join", file, inner, place=place, leaf=leaf)
 
     def _member(self, file: str, member: MemberSpec, inner: InheritedSettings) -> JoinMember:
         reference = member.reference
-        path = data_path(resolve_path(reference.path, os.path.dirname(file)))
-        meta_folder = self._meta_folder(file, reference, path)
+        ref = self._with_known_folder(file, reference, _resolved(reference.ref, file))
+        path = ref.path
         provider = provider_of(path)
         if provider.format != "folder":
             why = ", which has no keys" if is_record_file(path) else ""
             found = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(path)}"
             self._documents.fault(file, f"{reference.place}.path", found)
         else:
-            self._check_path(file, reference, path, meta_folder)
-        aux, aux_meta_folders = self._aux(file, reference)
-        request = inner.request_for(path, reference, aux, aux_meta_folders, meta_folder=meta_folder)
+            self._check_path(file, reference, ref)
+        request = inner.request_for(ref, reference, self._aux(file, reference))
         return JoinMember(
             request=replace(
                 request,
@@ -374,21 +365,19 @@ class TreePlanner:
             nonmatch=member.nonmatch,
         )
 
-    def _aux(self, file: str, source: ReferenceSpec) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the absolute paths of auxiliary stores and of their meta folders."""
-        folder = os.path.dirname(file)
-        stores = {name: resolve_aux(store, folder) for name, store in source.aux.items()}
-        meta_folders = {name: resolve_path(path, folder) for name, path in source.aux_meta_folders.items()}
+    def _aux(self, file: str, source: ReferenceSpec) -> dict[str, DatasetRef]:
+        """Return the auxiliary stores at their absolute paths."""
+        stores = {name: resolve_aux(store, os.path.dirname(file)) for name, store in source.aux.items()}
         for name, store in stores.items():
-            found = self._paths.fault_of_aux(store, meta_folders.get(name)) if self._paths else None
+            found = self._paths.fault_of_aux(store) if self._paths else None
             if found is not None:
                 self._documents.fault(file, f"{source.place}.aux.{name}", found)
-        return stores, meta_folders
+        return stores
 
     # ----------------------------------------------------------------------------------------------------- checks
 
-    def _check_path(self, file: str, source: ReferenceSpec, path: str, meta_folder: str | None) -> None:
-        found = self._paths.fault_of_dataset(path, meta_folder) if self._paths else None
+    def _check_path(self, file: str, source: ReferenceSpec, ref: DatasetRef) -> None:
+        found = self._paths.fault_of_dataset(ref) if self._paths else None
         if found is not None:
             self._documents.fault(file, f"{source.place}.path", found)
 

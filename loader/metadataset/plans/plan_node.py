@@ -123,9 +123,5 @@ def _identity(leaf: LeafPlan) -> Hashable:
     if is_record_file(leaf.path):
         return (leaf.path,)  # single files have no split parts
     if leaf.join is None:
-        return (leaf.path, leaf.split_part, leaf.split_config, leaf.dataset_config, leaf.meta_folder)
-    members = leaf.join.members
-    return tuple(
-        (member.path, member.split_part, member.split_config, member.dataset_config, member.meta_folder, member.filter)
-        for member in members
-    )
+        return (leaf.ref, leaf.split_part)
+    return tuple((member.ref, member.split_part, member.filter) for member in leaf.join.members)

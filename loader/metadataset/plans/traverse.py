@@ -71,7 +71,7 @@ def _traversed(source: LeafPlan | JoinMember) -> TraversedDatasetReference:
     return TraversedDatasetReference(
         path=EPath(source.path),
         split_part=source.split_part,
-        aux={name: EPath(files_folder(store) or store) for name, store in source.aux.items()},
+        aux={name: EPath(files_folder(store.path) or store.path) for name, store in source.aux.items()},
         subflavors=dict(source.subflavors),
         place=source.place,
     )

@@ -14,7 +14,6 @@ from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...errors import EmptyDatasetError, FormatError
-from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest, resolve_key_format
 from ...format.documents.next_command import split_hint
 from ...format.documents.subset import resolve_subset
@@ -22,7 +21,7 @@ from ...format.filters.rows import FilterRows
 from ...format.index.fresh_shard import open_fresh_shard
 from ...format.index.locations import SampleLocations, SampleLocator
 from ...format.index.sample_bytes import read_sample
-from ...format.nv_meta import DATASET_YAML, FOLDER
+from ...format.nv_meta import FOLDER
 from ...format.records.folder_index import RecordIndex
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
@@ -62,16 +61,7 @@ class DatasetSource:
         Raises:
             FormatError: It was prepared again since another process counted its samples.
         """
-        request = self.request
-        folder = folder_at(
-            DatasetRef(
-                request.path,
-                split_config=request.split_config,
-                dataset_config=request.dataset_config,
-                meta_folder=request.meta_folder,
-            ),
-            reads_samples=True,
-        )
+        folder = folder_at(self.request.ref, reads_samples=True)
         if self._uuid is not None and folder.index.uuid != self._uuid:
             raise FormatError(
                 "this dataset was prepared again since it was opened: its samples may have other numbers now",
@@ -106,7 +96,7 @@ class DatasetSource:
         )
         builder.part_names = self._part_names
         if described is None and folder.config is not None and folder.config.field_map is not None:
-            builder.config_file = EPath(folder.storage.path(f"{FOLDER}/{self.request.dataset_config or DATASET_YAML}"))
+            builder.config_file = EPath(folder.storage.path(f"{FOLDER}/{folder.ref.dataset_file}"))
         return builder
 
     def _part_names(self, index: int) -> list[str]:
@@ -163,10 +153,8 @@ class DatasetSource:
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
         return SourceStores(
-            path=self.request.path if self._records is None else None,
-            meta_folder=self.request.meta_folder,
-            aux_urls=self.request.aux,
-            aux_meta_folders=self.request.aux_meta_folders,
+            ref=self.request.ref if self._records is None else None,
+            aux_refs=self.request.aux,
             decoder=self.decoder,
             trust_code=self.request.trust_code,
         )

@@ -138,9 +138,7 @@ class JoinedSource:
     @property
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
-        return SourceStores(
-            aux_urls=self.request.aux, aux_meta_folders=self.request.aux_meta_folders, decoder=self.decoder
-        )
+        return SourceStores(aux_refs=self.request.aux, decoder=self.decoder)
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:

@@ -113,12 +113,7 @@ class RecordSource:
     @property
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
-        return SourceStores(
-            path=self.request.path,
-            aux_urls=self.request.aux,
-            aux_meta_folders=self.request.aux_meta_folders,
-            decoder=self.decoder,
-        )
+        return SourceStores(ref=self.request.ref, aux_refs=self.request.aux, decoder=self.decoder)
 
     @property
     def kept_share(self) -> float:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations
@@ -168,18 +169,14 @@ class SourceStores:
     """The stores of a source; each process opens a store on first use.
 
     Args:
-        path: Folder of the source's own dataset, or its file of samples; None if its parts have no names.
-        meta_folder: Folder to use instead of its ``.nv-meta``.
-        aux_urls: Name of an auxiliary store → its URL.
-        aux_meta_folders: Name of an auxiliary store → the folder to use instead of its ``.nv-meta``.
+        ref: The source's own dataset, or its file of samples; None if its parts have no names.
+        aux_refs: Name of an auxiliary store → the dataset, or folder of files.
         decoder: Decoder of their content; None leaves it bytes.
         trust_code: Allow pickles in them to be loaded.
     """
 
-    path: str | None = None
-    meta_folder: str | None = None
-    aux_urls: Mapping[str, str] = field(default_factory=dict)
-    aux_meta_folders: Mapping[str, str] = field(default_factory=dict)
+    ref: DatasetRef | None = None
+    aux_refs: Mapping[str, DatasetRef] = field(default_factory=dict)
     decoder: AnyDecoder | None = None
     trust_code: bool = False
 
@@ -193,15 +190,12 @@ class SourceStores:
         Raises:
             StorageError: A folder is missing or not prepared, or a protocol is not supported.
         """
-        return {
-            name: self._decoded(open_aux_store(url, meta_folder=self.aux_meta_folders.get(name)))
-            for name, url in self.aux_urls.items()
-        }
+        return {name: self._decoded(open_aux_store(ref)) for name, ref in self.aux_refs.items()}
 
     @cached_property
     def own(self) -> FileStore[Any] | None:
         """Store of the source's own parts, as bytes; None if they have no names."""
-        return None if self.path is None else open_own_store(self.path, meta_folder=self.meta_folder)
+        return None if self.ref is None else open_own_store(self.ref)
 
     @cached_property
     def primary(self) -> FileStore[Any] | None:

@@ -47,7 +47,7 @@ class CookDataset(MapDataset[Any]):
 
 def uses_stores(task_encoder: Any, stores: Sequence[SourceStores]) -> bool:
     """Return True if cookers need the stores of a crude sample's source."""
-    return any(map(needs_primary, _hooks(task_encoder))) or any(one.aux_urls for one in stores)
+    return any(map(needs_primary, _hooks(task_encoder))) or any(one.aux_refs for one in stores)
 
 
 class _Cook:

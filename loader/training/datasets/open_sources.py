@@ -15,6 +15,7 @@ from typing import Any
 from ...convert import sources
 from ...errors import ConfigError, EnergonError, StorageError
 from ...format.columns.column_files import column_names, read_record
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.next_command import deciding_imports
@@ -126,14 +127,17 @@ class DatasetArguments:
                 better = "WorkerConfig(global_error_handler=…)" if name == "handler" else "the task encoder's decoder"
                 warnings.warn(f"{name}= is deprecated; use {better}", DeprecationWarning, stacklevel=4)
         key_format, subset = given.get("key_format"), given.get("subset")
-        request = LoadRequest.at(
-            path,
+        ref = DatasetRef(
+            os.fspath(path),
             split_config=given.get("split_config") or None,
             dataset_config=given.get("dataset_config") or None,
             meta_folder=resolve_meta_folder(given.get("meta_folder"), path),
+            trust_code=bool(given.get("trust_code", False)),
+        )
+        request = LoadRequest.at(
+            ref,
             subflavors=given_subflavors(given.get("subflavors"), given.get("tags"), caller=caller),
             filter=given.get("filter_name") or None,
-            trust_code=bool(given.get("trust_code", False)),
             sample_type=given.get("sample_type"),
             options={
                 name: value
@@ -277,7 +281,7 @@ def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:
     source = _open_join(plan, plan.join, decoder) if plan.join is not None else _open_dataset(request, decoder)
     # Raise for a wrong split part here, not when the first batch is requested.
     _ = source.samples
-    if request.dataset_config is not None or request.options or plan.join is not None:
+    if request.ref.dataset_config is not None or request.options or plan.join is not None:
         # Likewise for a missing dataset file. The default one is not read: there may be hundreds of datasets.
         _ = source.is_crude
     if request.sample_type is not None and plan.join is None:

@@ -74,7 +74,7 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
     def source(self) -> RecordSource:
         """The source that the stages read."""
         request = LoadRequest(
-            path=data_path(str(self.path)),
+            ref=DatasetRef(data_path(str(self.path))),
             subset=tuple(self.subset),
             subflavors=self.subflavors,
             filter=self.filter_name,

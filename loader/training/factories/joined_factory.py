@@ -9,6 +9,7 @@ from typing import Any, TypeVar, Unpack
 
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...metadataset.documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ...metadataset.joins.prepare_join import find_rows
@@ -91,7 +92,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         )
         plan = JoinPlan(file=primary, place="inner_datasets", members=members, joiner=None)
         return JoinedSource(
-            request=LoadRequest(path=primary, subset=tuple(self.subset)),
+            request=LoadRequest(ref=DatasetRef(primary), subset=tuple(self.subset)),
             place=plan.place,
             members=tuple(dataset.source for dataset in self.inner_datasets),
             names=self.names,

@@ -201,13 +201,15 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
     def source(self) -> DatasetSource:
         """The source that the stages read."""
         request = LoadRequest(
-            path=str(self.path),
+            ref=DatasetRef(
+                str(self.path),
+                split_config=self.split_config,
+                meta_folder=None if self._meta_folder is None else str(self._meta_folder),
+                trust_code=self.trust_code,
+            ),
             split_part=self.split_part,
-            split_config=self.split_config,
-            meta_folder=None if self._meta_folder is None else str(self._meta_folder),
             filter=self.filter_name,
             subset=tuple(self.subset),
-            trust_code=self.trust_code,
         )
         return DatasetSource(request=request, decoder=self._decoder, described=self)
 

@@ -428,6 +428,7 @@ def _description(dataset: SavableDataset[Any]) -> dict[str, Any]:
 def _sources(dataset: SavableDataset[Any]) -> Iterator[str]:
     if isinstance(dataset, ReadDataset):
         for source in dataset.sources:
-            yield source.stores.path or source.describe()
+            own = source.stores.ref
+            yield source.describe() if own is None else own.path
     for upstream in dataset.inputs:
         yield from _sources(upstream)

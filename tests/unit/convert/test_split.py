@@ -14,6 +14,7 @@ from loader.convert.splitting import SplitPlan, find_leaks, run_split, undo_spli
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
 from loader.format.columns.column import write_column
+from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
 from loader.format.filters.files import filter_names
 from loader.format.prepare.plan import PreparePlan
@@ -152,17 +153,19 @@ def test_excluded_samples_stay_excluded(dataset: Path) -> None:
 
 def test_lint_knows_that_the_parts_share_no_sample(dataset: Path) -> None:
     run_split(SplitPlan(path=str(dataset), ratio=RATIO, by="samples"))
-    codes = {finding.code for finding in lint_dataset(LintPlan(path=str(dataset), level="headers")).findings}
+    codes = {finding.code for finding in lint_dataset(LintPlan(ref=DatasetRef(str(dataset)), level="headers")).findings}
     assert not codes & {"E002", "E203", "E206"}
     for file in (dataset / ".nv-meta").glob("filter_*_val.*"):
         file.unlink()
-    assert "E206" in {finding.code for finding in lint_dataset(LintPlan(path=str(dataset), level="headers")).findings}
+    assert "E206" in {
+        finding.code for finding in lint_dataset(LintPlan(ref=DatasetRef(str(dataset)), level="headers")).findings
+    }
 
 
 def test_new_shards_keep_each_sample_in_its_part(dataset: Path, tmp_path: Path) -> None:
     run_split(SplitPlan(path=str(dataset), ratio=RATIO, by="samples", group_by="json[site]"))
     before = {part: sorted(loaded_texts(dataset, part)) for part in RATIO}
-    run_reshard(ReshardPlan(path=str(dataset), output=str(tmp_path / "new")))
+    run_reshard(ReshardPlan(ref=DatasetRef(str(dataset)), output=str(tmp_path / "new")))
     assert {part: sorted(loaded_texts(tmp_path / "new", part)) for part in RATIO} == before
     assert "sample_filters" not in split_file(tmp_path / "new").read_text(), "other tools read whole shards"
     assert filter_names(folder_at(tmp_path / "new").storage) == []

@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from loader.errors import ConfigError
+from loader.format.dataset_ref import DatasetRef
 from loader.metadataset.documents.leaf_plan import LeafPlan
 from loader.metadataset.plans.plan_leaves import plan_leaves
 
@@ -35,7 +36,9 @@ class MetadatasetFiles:
         return path
 
     def plan(self, name: str = "mix.yaml", *, training: bool = True, **arguments: Any) -> tuple[LeafPlan, ...]:
-        return plan_leaves(self.folder / name, training=training, **{"split_part": "train", **arguments})
+        documents = {key: arguments.pop(key) for key in ("split_config", "dataset_config") if key in arguments}
+        ref = DatasetRef(str(self.folder / name), **documents)
+        return plan_leaves(ref, training=training, **{"split_part": "train", **arguments})
 
     def plan_train(self, train: object, **arguments: Any) -> tuple[LeafPlan, ...]:
         """Plan a metadataset with this training split."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.load_request import LoadRequest
 from loader.format.documents.subset import SampleRange
 from loader.metadataset.documents.leaf_plan import Joiner, JoinMember, JoinPlan
@@ -31,12 +32,16 @@ def test_a_join_is_one_leaf_of_the_file_that_holds_it(files: MetadatasetFiles) -
         joiner=Joiner(module="my_module", name="Joined", is_function=False),
         members=(
             JoinMember(
-                request=LoadRequest(path=str(files.folder / "a"), split_part="part"),
+                request=LoadRequest(ref=DatasetRef(str(files.folder / "a")), split_part="part"),
                 place="splits.train.blend[0].join[0]",
                 name=None,
             ),
             JoinMember(
-                request=LoadRequest(path=str(files.folder / "b"), split_part="all", aux={"x": str(files.folder / "c")}),
+                request=LoadRequest(
+                    ref=DatasetRef(str(files.folder / "b")),
+                    split_part="all",
+                    aux={"x": DatasetRef(str(files.folder / "c"))},
+                ),
                 place="splits.train.blend[0].join[1]",
                 name=None,
                 nonmatch="skip",
@@ -65,8 +70,8 @@ def test_a_nested_join_names_its_own_file_and_outer_levels_reach_its_members(fil
     assert leaf.subflavors == {"k": "outer", "j": 2}
     first, second = leaf.join.members
     assert (first.subflavors, second.subflavors) == ({"k": "outer", "j": 2, "m": 1}, {"k": "outer", "j": 2})
-    assert [member.split_config for member in leaf.join.members] == ["s.yaml"] * 2
-    assert [member.dataset_config for member in leaf.join.members] == ["d.yaml", None]
+    assert [member.ref.split_config for member in leaf.join.members] == ["s.yaml"] * 2
+    assert [member.ref.dataset_config for member in leaf.join.members] == ["d.yaml", None]
 
 
 def test_the_same_join_reached_twice_is_warned_of(files: MetadatasetFiles) -> None:

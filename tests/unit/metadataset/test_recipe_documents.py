@@ -48,7 +48,7 @@ def test_environment_variables_are_replaced_in_paths(files: MetadatasetFiles, mo
     blend = [{"path": "${DATA_FOLDER}/a", "aux": aux}, {"path": "${NO_FOLDER:./b}"}, {"path": "${NO_FOLDER:}c"}]
     leaves = files.plan_train({"blend": blend})
     assert [files.name(leaf) for leaf in leaves] == ["a", "b", "c"]
-    assert dict(leaves[0].aux) == {
+    assert {name: store.path for name, store in leaves[0].aux.items()} == {
         "one": str(files.folder / "b"),
         "two": f"filesystem://{files.folder / 'c'}",
         "three": str(files.folder / "b"),

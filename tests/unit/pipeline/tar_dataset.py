@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.load_request import LoadRequest
 from loader.format.prepare.plan import SplitRequest
 from loader.pipeline.reading.dataset_source import DatasetSource
@@ -80,4 +81,5 @@ def raw_samples(folder: Path, *, source: int = 0, parts: Sequence[str] = ("txt",
 def open_source(folder: Path, **options: Any) -> DatasetSource:
     """Open the training part of a dataset, with options of the request and of the source."""
     own = {name: options.pop(name) for name in ("decoder", "described") if name in options}
-    return DatasetSource(request=LoadRequest(path=str(folder), **options), **own)
+    ref = DatasetRef(str(folder), trust_code=options.pop("trust_code", False))
+    return DatasetSource(request=LoadRequest(ref=ref, **options), **own)

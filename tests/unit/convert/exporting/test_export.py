@@ -16,6 +16,7 @@ from loader.convert.exporting import ExportReport, ExportRequest, export_samples
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
 from loader.errors import ConfigError, SampleError, StorageError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.tar.header import BLOCK
 from tests.cli.make_dataset import picture
 from tests.e2e.dataset_tree import RATIO, copy_of, prepare, shard_path, write_shard
@@ -35,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def export(folder: Path, output: Path, **options: Any) -> ExportReport:
-    return export_samples(ExportRequest(paths=[str(folder)], output=str(output), **options))
+    return export_samples(ExportRequest(refs=[DatasetRef(str(folder))], output=str(output), **options))
 
 
 def full_keys(folder: Path) -> list[str]:
@@ -156,7 +157,7 @@ def test_exports_are_written_to_new_local_places(folder: Path, tmp_path: Path, f
         export(folder, tmp_path / "full", format=form)
     assert os.listdir(tmp_path / "full") == ["mine"]
     with pytest.raises(ConfigError, match="an export is written to this machine"):
-        export_samples(ExportRequest(paths=[str(folder)], output="s3://bucket/out", format=form))
+        export_samples(ExportRequest(refs=[DatasetRef(str(folder))], output="s3://bucket/out", format=form))
 
 
 @pytest.mark.parametrize("form", ["parquet", "hf", "webdataset"])

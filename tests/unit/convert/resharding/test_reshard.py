@@ -17,6 +17,7 @@ from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
 from loader.errors import ConfigError, FormatError
 from loader.format.columns.column import open_column, write_column
+from loader.format.dataset_ref import DatasetRef
 from tests.e2e.dataset_tree import RATIO, caption_samples, prepare, shard_path, write_shard, write_tar
 
 SHARDS, SAMPLES = 4, 5
@@ -46,7 +47,7 @@ def keys_of(folder: Dataset) -> list[str]:
 
 def reshard(folder: Path, output: Path, **options: Any) -> ReshardReport:
     options = {"samples_per_shard": 3, **options}
-    return run_reshard(ReshardPlan(path=str(folder), output=str(output), **options))
+    return run_reshard(ReshardPlan(ref=DatasetRef(str(folder)), output=str(output), **options))
 
 
 def samples_of(folder: Path) -> dict[str, dict[str, bytes]]:

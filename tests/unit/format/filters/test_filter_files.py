@@ -11,6 +11,7 @@ import pytest
 from loader import EPath, build_filter_index, build_filter_index_from_shard_indexes
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, EnergonError, FormatError, StorageError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.files import FilterFiles, filter_names
 from loader.format.filters.rows import FilteredShard, FilterRows, open_file_filter, open_filter
 from loader.format.jsonl.index import prepare_jsonl
@@ -164,14 +165,14 @@ def test_damaged_and_stale_filters_are_refused(folder: Path, damage: object, mes
         folder_at(folder).open_filter("odd")
     assert "filter_odd" in str(caught.value.shard)
     assert "build_filter_index" in str(caught.value.hint)
-    report = lint_dataset(LintPlan(path=str(folder), level="headers", workers=1))
+    report = lint_dataset(LintPlan(ref=DatasetRef(str(folder)), level="headers", workers=1))
     assert [finding.code for finding in report.findings if finding.code == "E206"] == ["E206"]
 
 
 def test_lint_checks_every_row(folder: Path) -> None:
     build_filter_index(folder, "odd", [6, 7, 8])
     np.array([6, 6, 8], "<u8").tofile(folder / ".nv-meta/filter_odd.idx")
-    report = lint_dataset(LintPlan(path=str(folder), level="headers", workers=1))
+    report = lint_dataset(LintPlan(ref=DatasetRef(str(folder)), level="headers", workers=1))
     assert [finding.message for finding in report.findings if finding.code == "E206"] == [
         "the filter 'odd' is damaged or stale: its numbers do not ascend"
     ]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from loader.format.dataset_ref import DatasetRef
 from loader.inspect.lint import LintRequest, run_lint
 from tests.e2e.dataset_tree import write_tar
 
@@ -28,7 +29,7 @@ def frames(file_format: str) -> bytes:
 
 
 def lint(path: Path) -> tuple[Counter[tuple[str, str]], list[tuple[str, str]]]:
-    report = run_lint(LintRequest(path=str(path)))
+    report = run_lint(LintRequest(ref=DatasetRef(str(path))))
     return report.pictures, [(finding.code, finding.message) for finding in report.findings]
 
 

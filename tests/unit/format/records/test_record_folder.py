@@ -11,6 +11,7 @@ import pytest
 
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, StorageError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.lint.run import LintPlan, lint_dataset
@@ -36,7 +37,7 @@ def lint(folder: Path, **options: Any) -> list[tuple[str, str | None, str | None
     def check(config: Any, meta: str) -> DecodeCheck:
         return DecodeCheck(config, Path(meta), False)
 
-    report = lint_dataset(LintPlan(path=str(folder), make_sample_check=check, **options))
+    report = lint_dataset(LintPlan(ref=DatasetRef(str(folder)), make_sample_check=check, **options))
     return [(finding.code, finding.shard, finding.key) for finding in report.findings]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.inspect.browse.dataset import BrowsedDataset
@@ -25,7 +26,7 @@ def jpeg(orientation: int) -> bytes:
 def test_a_picture_that_viewers_turn_has_a_note(tmp_path: Path) -> None:
     write_shard(shard_path(tmp_path, 0), {"0": {"jpg": jpeg(1)}, "1": {"jpg": jpeg(6)}})
     run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
-    dataset = BrowsedDataset("ds", str(tmp_path))
+    dataset = BrowsedDataset("ds", DatasetRef(str(tmp_path)))
     notes = [sample_page(dataset, number)["parts"][0]["note"] for number in (0, 1)]
     turned = "shown as training reads it; by its EXIF orientation, viewers show it turned by 90° to the right"
     assert notes == [None, turned]

@@ -16,6 +16,7 @@ from PIL import Image
 
 from energon_cli.main import main
 from loader.errors import EnergonError
+from loader.format.dataset_ref import DatasetRef
 from loader.inspect import PictureError
 from loader.inspect.browse import BrowsedDataset, DatasetAddress, PartAddress, ThumbnailPool
 from tests.cli.make_dataset import write_captions, write_shard
@@ -43,8 +44,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def address(folder: Path, number: int, part: str = "jpg") -> PartAddress:
     if not folder.exists():
-        return PartAddress(DatasetAddress(str(folder), None, None, "none"), number, part)
-    return PartAddress(BrowsedDataset("", str(folder)).address, number, part)
+        return PartAddress(DatasetAddress(DatasetRef(str(folder)), "none"), number, part)
+    return PartAddress(BrowsedDataset("", DatasetRef(str(folder))).address, number, part)
 
 
 def run(

@@ -15,6 +15,7 @@ import pytest
 from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.dataset.query import SampleQuery, keys_of_file
 from loader.errors import ConfigError, FormatError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.inspect.exclude import ExcludeReport, ExcludeRequest, exclude, list_exclusions, undo
@@ -34,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, **options: Any) -> ExcludeReport:
     query = {name: options.pop(name) for name in ("where", "keys", "split_part") if name in options}
-    return exclude(ExcludeRequest(path=str(folder), query=SampleQuery(**query), **options))
+    return exclude(ExcludeRequest(ref=DatasetRef(str(folder)), query=SampleQuery(**query), **options))
 
 
 def trained(folder: Path, *, workers: int = 0, **options: Any) -> list[str]:
@@ -136,10 +137,10 @@ def test_what_lint_finds_broken_is_excluded(tmp_path: Path) -> None:
     good = caption_samples(10, 5)
     write_shard(shard_path(tmp_path, 0), samples | {key: {"txt": parts["txt"]} for key, parts in good.items()})
     run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
-    report = exclude(ExcludeRequest(path=str(tmp_path), lint=True))
+    report = exclude(ExcludeRequest(ref=DatasetRef(str(tmp_path)), lint=True))
     assert report.examples == ("shard_000.tar/03", "shard_000.tar/04")
     assert run(tmp_path, keys=["03"]).already == 1
-    assert exclude(ExcludeRequest(path=str(tmp_path), lint=True)).samples == 0
+    assert exclude(ExcludeRequest(ref=DatasetRef(str(tmp_path)), lint=True)).samples == 0
 
 
 def test_all_samples_are_never_excluded(folder: Path) -> None:
@@ -178,6 +179,7 @@ import os, signal, sys
 from loader.dataset.exclusions import change
 from loader.inspect.exclude import ExcludeRequest, exclude, undo
 from loader.dataset.query import SampleQuery
+from loader.format import DatasetRef
 write, remove, left = change._write, None, int(sys.argv[3])
 
 def count(*arguments):
@@ -191,7 +193,7 @@ change._write = count
 if sys.argv[2] == "undo":
     undo(sys.argv[1])
 else:
-    exclude(ExcludeRequest(path=sys.argv[1], query=SampleQuery(keys=["00012"]), filter=sys.argv[4] or None))
+    exclude(ExcludeRequest(ref=DatasetRef(sys.argv[1]), query=SampleQuery(keys=["00012"]), filter=sys.argv[4] or None))
 """
 
 

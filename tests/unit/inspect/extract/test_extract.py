@@ -18,6 +18,7 @@ from loader.convert.exporting import ExportReport, ExportRequest, export_samples
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
 from loader.errors import ConfigError, FormatError, StorageError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.inspect.extract import open_sample, write_parts
@@ -42,7 +43,9 @@ def folder(tmp_path: Path) -> Path:
 
 def extract(folder: Path, output: Path, **options: Any) -> ExportReport:
     query = {name: options.pop(name) for name in ("where", "keys", "split_parts", "excluded") if name in options}
-    return export_samples(ExportRequest(paths=[str(folder)], output=str(output), query=SampleQuery(**query), **options))
+    return export_samples(
+        ExportRequest(refs=[DatasetRef(str(folder))], output=str(output), query=SampleQuery(**query), **options)
+    )
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -154,8 +157,9 @@ def test_a_killed_run_leaves_no_output(tmp_path: Path, form: str) -> None:
     write_shard(shard_path(tmp_path / "ds", 0), samples)
     prepared(tmp_path / "ds")
     code = (
-        "import sys\nfrom loader.convert.exporting import *\nprint('start', flush=True)\n"
-        "export_samples(ExportRequest(path=sys.argv[1], output=sys.argv[2], format=sys.argv[3]))"
+        "import sys\nfrom loader.convert.exporting import *\nfrom loader.format import DatasetRef\n"
+        "print('start', flush=True)\n"
+        "export_samples(ExportRequest(refs=[DatasetRef(sys.argv[1])], output=sys.argv[2], format=sys.argv[3]))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "ds"), str(tmp_path / "out"), form]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
@@ -241,5 +245,7 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path, form: str) -> None:
     run_prepare(PreparePlan(path=str(tmp_path / "ds"), split=RATIO))
     with mounted_disk(tmp_path / "disk") as disk:
         with pytest.raises(StorageError, match="No space left on device"):
-            export_samples(ExportRequest(paths=[str(tmp_path / "ds")], output=str(disk / "out"), format=form))
+            export_samples(
+                ExportRequest(refs=[DatasetRef(str(tmp_path / "ds"))], output=str(disk / "out"), format=form)
+            )
         assert [*disk.iterdir()] == []

@@ -20,6 +20,7 @@ from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import ConfigError, TrustError
 from loader.format.columns.column import open_column
+from loader.format.dataset_ref import DatasetRef
 from loader.format.jsonl.index import prepare_jsonl
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
@@ -71,8 +72,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def collect(path: Path, **options: Any) -> StatsReport:
-    return collect_stats(StatsRequest(path=str(path), **options))
+def collect(path: Path, *, trust_code: bool = False, **options: Any) -> StatsReport:
+    return collect_stats(StatsRequest(ref=DatasetRef(str(path), trust_code=trust_code), **options))
 
 
 def check(found: Distribution, expected: list[float]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError, StorageError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.load_request import LoadRequest
 from loader.format.documents.subset import SampleRange, ShareRange
 from loader.metadataset.documents.leaf_plan import LeafPlan
@@ -26,20 +27,16 @@ def share(start: str, stop: str) -> ShareRange:
 
 def test_a_folder_is_one_leaf_with_the_settings_of_the_caller(files: MetadatasetFiles) -> None:
     (leaf,) = plan_leaves(
-        files.folder / "a",
+        DatasetRef(str(files.folder / "a"), split_config="s.yaml", dataset_config="d.yaml"),
         split_part="val",
         training=True,
         subflavors={"x": 1},
-        split_config="s.yaml",
-        dataset_config="d.yaml",
         epochs_together=-1,
     )
     assert leaf == LeafPlan(
         request=LoadRequest(
-            path=str(files.folder / "a"),
+            ref=DatasetRef(str(files.folder / "a"), split_config="s.yaml", dataset_config="d.yaml"),
             split_part="val",
-            split_config="s.yaml",
-            dataset_config="d.yaml",
             subflavors={"x": 1},
             epochs_together=-1,
         ),
@@ -68,7 +65,7 @@ def test_absolute_paths_and_file_urls_are_paths_of_this_machine(files: Metadatas
 
 def test_urls_of_other_machines_stay_as_they_are(files: MetadatasetFiles) -> None:
     (leaf,) = files.plan_train({"path": "s3://bucket/coco", "aux": {"x": "msc://profile/bucket/ds"}})
-    assert (leaf.path, leaf.aux) == ("s3://bucket/coco", {"x": "msc://profile/bucket/ds"})
+    assert (leaf.path, leaf.aux) == ("s3://bucket/coco", {"x": DatasetRef("msc://profile/bucket/ds")})
 
 
 def test_a_metadataset_may_be_named_by_a_file_url(files: MetadatasetFiles) -> None:
@@ -103,19 +100,17 @@ def test_a_reference_sets_all_settings_of_a_leaf(files: MetadatasetFiles) -> Non
     )
     assert leaf == LeafPlan(
         request=LoadRequest(
-            path=str(files.folder / "a"),
+            ref=DatasetRef(str(files.folder / "a"), split_config="s.yaml", dataset_config="d.yaml"),
             split_part="part",
-            split_config="s.yaml",
-            dataset_config="d.yaml",
             subflavors={"kind": "photo", "1": [2]},
             epochs_together=3,
             subset=(share("0", "1/8"),),
             aux={
-                "images": str(files.folder / "b"),
-                "files": f"filesystem://{files.folder}/c",
-                "far": "filesystem+msc://profile/bucket/files",
-                "long": str(files.folder / "c"),
-                "long_files": f"filesystem://{files.folder}",
+                "images": DatasetRef(str(files.folder / "b")),
+                "files": DatasetRef(f"filesystem://{files.folder}/c"),
+                "far": DatasetRef("filesystem+msc://profile/bucket/files"),
+                "long": DatasetRef(str(files.folder / "c")),
+                "long_files": DatasetRef(f"filesystem://{files.folder}"),
             },
         ),
         place="splits.train",
@@ -125,7 +120,9 @@ def test_a_reference_sets_all_settings_of_a_leaf(files: MetadatasetFiles) -> Non
 def test_null_is_the_same_as_nothing_but_for_the_epochs_shuffled_together(files: MetadatasetFiles) -> None:
     keys = ("split_part", "split_config", "dataset_config", "subflavors", "subset", "aux")
     (leaf,) = files.plan_train({"path": "a", **dict.fromkeys(keys)})
-    assert leaf == LeafPlan(request=LoadRequest(path=str(files.folder / "a"), split_part="train"), place="splits.train")
+    assert leaf == LeafPlan(
+        request=LoadRequest(ref=DatasetRef(str(files.folder / "a")), split_part="train"), place="splits.train"
+    )
     (leaf,) = files.plan_train({"path": "a", "shuffle_over_epochs_multiplier": None})
     assert leaf.epochs_together is None
 
@@ -133,7 +130,7 @@ def test_null_is_the_same_as_nothing_but_for_the_epochs_shuffled_together(files:
 def test_the_callers_files_of_nv_meta_win(files: MetadatasetFiles) -> None:
     train = {"path": "a", "split_config": "inner.yaml", "dataset_config": "inner.yaml"}
     (leaf,) = files.plan_train(train, split_config="outer.yaml", dataset_config="outer.yaml")
-    assert (leaf.split_config, leaf.dataset_config) == ("outer.yaml", "outer.yaml")
+    assert (leaf.ref.split_config, leaf.ref.dataset_config) == ("outer.yaml", "outer.yaml")
 
 
 # --------------------------------------------------------------------------------- weights and repetitions

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from loader.errors import ConfigError, FormatError, StorageError, TrustError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.load_request import LoadRequest
 from loader.format.documents.subset import SampleRange
 from loader.pipeline.contract.worker_config import WorkerConfig
@@ -45,8 +46,8 @@ TRAIN = [0, 1, 2, *range(3, 7), *range(7, 12)]  # d.tar comes before val0.tar in
 
 def test_samples_are_numbered_over_the_shards_of_the_split_part(whole: Path) -> None:
     train, val = (
-        DatasetSource(request=LoadRequest(path=str(whole), split_part="train")),
-        DatasetSource(request=LoadRequest(path=str(whole), split_part="val")),
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(whole)), split_part="train")),
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(whole)), split_part="val")),
     )
     assert train.shard_names == ["a.tar", "b.tar", "c.tar", "d.tar", "val0.tar", "val1.tar"]
     assert (train.samples, numbers(train), train.largest_shard) == (12, TRAIN, 5)
@@ -58,8 +59,18 @@ def test_shards_of_a_part_need_not_be_neighbours(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, n + 1) for n in range(5)})
     split = folder / ".nv-meta/split.yaml"
     split.write_text("split_parts: {train: [3.tar, 0.tar], val: ['{1,4}.tar']}\n")
-    assert numbers(DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))) == [6, 7, 8, 9, 0]
-    assert numbers(DatasetSource(request=LoadRequest(path=str(folder), split_part="val"))) == [1, 2, *range(10, 15)]
+    assert numbers(DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train"))) == [
+        6,
+        7,
+        8,
+        9,
+        0,
+    ]
+    assert numbers(DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="val"))) == [
+        1,
+        2,
+        *range(10, 15),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,19 +105,19 @@ def test_a_source_without_samples_is_refused(whole: Path, subset: tuple[int, int
 def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2), "val.tar": texts(0, 9)})
     leave_out(folder, "a.tar", "b.tar/000", "val.tar")
-    assert DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).samples == 4
+    assert DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).samples == 4
     leave_out(folder, "a.tar", "b.tar/000", "b.tar/001")
     with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded") as caught:
-        DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).samples  # noqa: B018
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).samples  # noqa: B018
     assert caught.value.hint == "remove some from 'exclude' in .nv-meta/split.yaml"
-    assert DatasetSource(request=LoadRequest(path=str(folder), split_part="val")).samples == 9
+    assert DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="val")).samples == 9
 
 
 def test_a_missing_split_part_or_dataset_is_refused(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no split part 'test'; there are: train, val"):
-        DatasetSource(request=LoadRequest(path=str(whole), split_part="test")).samples  # noqa: B018
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(whole)), split_part="test")).samples  # noqa: B018
     with pytest.raises(StorageError, match="does not exist"):
-        DatasetSource(request=LoadRequest(path=str(tmp_path / "gone"), split_part="train")).samples  # noqa: B018
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(tmp_path / "gone")), split_part="train")).samples  # noqa: B018
 
 
 # ----------------------------------------------------------------------------------------------------- building samples
@@ -127,7 +138,9 @@ def test_other_split_and_dataset_files_can_be_chosen(tmp_path: Path) -> None:
     (folder / ".nv-meta/mine.yaml").write_text("split_parts: {small: [a.tar]}\n")
     (folder / ".nv-meta/crude.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
     source = DatasetSource(
-        request=LoadRequest(path=str(folder), split_part="small", split_config="mine.yaml", dataset_config="crude.yaml")
+        request=LoadRequest(
+            ref=DatasetRef(str(folder), split_config="mine.yaml", dataset_config="crude.yaml"), split_part="small"
+        )
     )
     assert (source.samples, source.is_crude) == (2, True)
 
@@ -139,7 +152,7 @@ def test_code_of_the_dataset_runs_only_with_trust_code(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2)}, config=config)
     (folder / ".nv-meta/sample_loader.py").write_text("def load(parts): return {'text': parts['txt'].upper()}\n")
     with pytest.raises(TrustError):
-        DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).builder  # noqa: B018
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).builder  # noqa: B018
     trusting = open_source(folder, split_part="train", trust_code=True)
     assert trusting.builder.build({"txt": b"a cat"}, key="a.tar/0").text == "A CAT"
 
@@ -150,7 +163,7 @@ def test_code_of_the_dataset_runs_only_with_trust_code(tmp_path: Path) -> None:
 def used(folder: Path) -> DatasetSource:
     """Open a source, read and build samples."""
     source = DatasetSource(
-        request=LoadRequest(path=str(folder), split_part="train", subflavors={"a": 1}),
+        request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train", subflavors={"a": 1}),
         decoder=SampleDecoder(image_decode="pil"),
     )
     dataset = ReadDataset((source,), SequentialPlan(), worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0))
@@ -197,21 +210,25 @@ def test_another_process_refuses_a_dataset_prepared_again_since(tmp_path: Path) 
         with pytest.raises(FormatError, match="prepared again since it was opened"):
             numbers(pickle.loads(sent))
     assert (
-        pickle.loads(pickle.dumps(DatasetSource(request=LoadRequest(path=str(tmp_path), split_part="train")))).samples
+        pickle.loads(
+            pickle.dumps(DatasetSource(request=LoadRequest(ref=DatasetRef(str(tmp_path)), split_part="train")))
+        ).samples
         == 3
     )
 
 
 def test_the_identity_is_plain_and_differs_for_other_samples(whole: Path, tmp_path: Path) -> None:
-    identity = DatasetSource(request=LoadRequest(path=str(whole), split_part="train")).identity()
+    identity = DatasetSource(request=LoadRequest(ref=DatasetRef(str(whole)), split_part="train")).identity()
     assert json.loads(json.dumps(identity)) == identity
     assert identity == open_source(whole, split_part="train", decoder=None).identity()
     others = [
-        DatasetSource(request=LoadRequest(path=str(whole), split_part="val")),
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(whole)), split_part="val")),
         open_source(whole, split_part="train", subset=(SampleRange(start=0, stop=11),)),
         open_source(whole, split_part="train", subset=(SampleRange(start=1, stop=12),)),
         DatasetSource(
-            request=LoadRequest(path=str(write_dataset(tmp_path / "x", {"a.tar": texts(0, 12)})), split_part="train")
+            request=LoadRequest(
+                ref=DatasetRef(str(write_dataset(tmp_path / "x", {"a.tar": texts(0, 12)}))), split_part="train"
+            )
         ),
     ]
     assert len({str(other.identity()) for other in others} | {str(identity)}) == 5

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from loader.dataset.open_files import OpenFiles
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.load_request import LoadRequest
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.reading import sample_chunk
@@ -41,7 +42,7 @@ class Watched(StubFile):
 
 def chunk(folder: Path, samples: Any, *, opened: Any = ()) -> tuple[SampleChunk, Any]:
     """Build a chunk of samples, with some shards open, and the log of these shards."""
-    source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
+    source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train"))
     shards = OpenFiles()
     noted: list[tuple[str, str, int, int]] = []
     for name in opened:
@@ -105,7 +106,7 @@ def test_shards_are_opened_and_checked_only_when_read(near: Path) -> None:
     samples = some.read(range(3), lambda position: None)
     next(samples)
     assert announced(noted) == [("b.tar", *announced(noted)[0][1:])]
-    source = DatasetSource(request=LoadRequest(path=str(near), split_part="train"))
+    source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(near)), split_part="train"))
     shards = OpenFiles()
     later = SampleChunk((source,), shards, np.zeros(2, np.int64), np.array([0, 31])).read(
         range(2), lambda position: None

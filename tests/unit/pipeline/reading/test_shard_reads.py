@@ -18,6 +18,7 @@ import pytest
 
 from loader.dataset.open_files import OpenFiles
 from loader.errors import FormatError
+from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.load_request import LoadRequest
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
@@ -130,7 +131,7 @@ def test_samples_of_a_missing_or_short_file_are_not_coalesced(files: Files, tmp_
 
 
 def chunk_of(folder: Any, numbers: Any) -> Any:
-    source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
+    source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train"))
     numbers = np.array(numbers, dtype=np.int64)
     sources = np.zeros_like(numbers)
     return SampleChunk((source,), OpenFiles(), sources, SourceTable((source,)).index_numbers(sources, numbers))
@@ -153,7 +154,7 @@ def test_coalesced_and_single_reads_yield_the_same_samples(tmp_path: Path, parts
 def test_a_shard_cut_short_raises_at_the_sample_that_it_cuts(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 100)})
     some = chunk_of(folder, range(100))
-    opened = DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).open_shard(0)
+    opened = DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).open_shard(0)
     some._shards.add(0, opened)  # open it before it is cut
     os.truncate(folder / "a.tar", 70_000)
     found, samples = [], some.read(range(100), bool)

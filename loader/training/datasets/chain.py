@@ -32,23 +32,23 @@ from ...samples.hooks import is_default, is_library_hook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions:
-    """Options of the stages above the reader.
+    """Options of the stages above the reader: arguments of ``get_train_dataset`` and ``get_val_dataset``.
 
     Attributes:
         task_encoder: The user's hooks.
-        batch_size: Samples of a micro-batch; None yields single samples.
-        drop_last: Drop a last batch of fewer samples.
-        packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
-        repeats: The order has no end.
         worker_config: Ranks, workers and lanes of the run.
+        batch_size: Samples of a micro-batch; None yields single samples.
+        batch_drop_last: Drop a last batch of fewer samples.
+        packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
+        repeat: The order has no end.
     """
 
     task_encoder: TaskEncoder[Any, Any, Any, Any]
-    batch_size: int | None
-    drop_last: bool
-    packing_buffer_size: int | None
-    repeats: bool
     worker_config: WorkerConfig
+    batch_size: int | None
+    batch_drop_last: bool = False
+    packing_buffer_size: int | None = None
+    repeat: bool = True
 
     def __post_init__(self) -> None:
         if self.batch_size is not None and self.batch_size < 1:
@@ -72,7 +72,7 @@ class ChainOptions:
     @property
     def deal(self) -> int | None:
         """Number of samples of a pass that make a micro-batch; None if it is not known ahead."""
-        return None if self.repeats else self.batch_samples
+        return None if self.repeat else self.batch_samples
 
     @property
     def batch_samples(self) -> int | None:
@@ -94,14 +94,7 @@ def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOption
 
 def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
     """Build the chain up to encoded samples, without packing."""
-    options = ChainOptions(
-        task_encoder=encoder,
-        batch_size=None,
-        drop_last=False,
-        packing_buffer_size=None,
-        repeats=False,
-        worker_config=reader.worker_config,
-    )
+    options = ChainOptions(task_encoder=encoder, worker_config=reader.worker_config, batch_size=None)
     return SampleStages(reader.sources, options).lift(reader, Level.READ, Level.ENCODED)
 
 
@@ -245,7 +238,7 @@ def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
             options.batch_size,
             encoder.batch_group_criterion,
             batcher=encoder.batch,
-            drop_last=options.drop_last,
+            drop_last=options.batch_drop_last,
         )
     elif options.batch_size is None:
         return chain
@@ -254,7 +247,7 @@ def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
             chain,
             options.batch_size,
             encoder.batch,
-            drop_last=options.drop_last,
+            drop_last=options.batch_drop_last,
             at_positions=options.deal is not None,
             name="batch",
         )

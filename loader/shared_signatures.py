@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes_arguments_of(source: Callable[P, Any]) -> Callable[[Callable[..., R]], Callable[P, R]]:
-    """Give a function the signature of another one, and all its arguments by name, defaults included.
+    """Let a function have the signature of another one, and get all arguments by name, defaults included.
 
     >>> def scale(value, factor=2, **others): ...
     >>> @takes_arguments_of(scale)

@@ -204,46 +204,19 @@ def _metrics(encoder: TaskEncoder[Any, Any, Any, Any], after: After) -> dict[str
 def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
     """Add the stages that make micro-batches."""
     encoder = options.task_encoder
-    if options.batch_size is None and not options.groups:
-        _measure_items(chain, options)
-        return chain
-    chain = _joined(chain, options)
-    if is_default(encoder.encode_batch):
-        return chain
-    encoded = MapDataset[Any](chain, encoder.encode_batch, name="encode_batch")
-    encoded.takes_batches = True
-    return encoded
-
-
-def _measure_items(stage: SavableDataset[Any], options: ChainOptions) -> None:
-    """Let statistics measure the items of a chain that makes no micro-batches, where they are made."""
-    if isinstance(stage, BlendDataset):
-        for upstream in stage.inputs:
-            _measure_items(upstream, options)
-    elif isinstance(stage, MapDataset | DecodeDataset):
-        stage.size_metrics = _metrics_of_items(options)
-
-
-def _metrics_of_items(options: ChainOptions) -> dict[str, Callable[[Any], float]]:
     # Metrics measure what those of blends do; encoded samples that are packed are measured before.
-    return _metrics(options.task_encoder, "encode" if options.packing_buffer_size is None else "packing")
-
-
-def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
-    encoder = options.task_encoder
-    batched: GroupBatchDataset[Any] | BatchDataset[Any]
-    if options.groups:
-        batched = GroupBatchDataset(
-            chain,
-            options.batch_size,
-            encoder.batch_group_criterion,
-            batcher=encoder.batch,
-            drop_last=options.batch_drop_last,
-        )
-    elif options.batch_size is None:
+    metrics = _metrics(encoder, "encode" if options.packing_buffer_size is None else "packing")
+    if options.batch_size is None and not options.groups:
+        _measure_items(chain, metrics)
         return chain
+    batches: GroupBatchDataset[Any] | BatchDataset[Any]
+    if options.groups or options.batch_size is None:
+        criterion = encoder.batch_group_criterion
+        batches = GroupBatchDataset(
+            chain, options.batch_size, criterion, batcher=encoder.batch, drop_last=options.batch_drop_last
+        )
     else:
-        batched = BatchDataset(
+        batches = BatchDataset(
             chain,
             options.batch_size,
             encoder.batch,
@@ -251,5 +224,18 @@ def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset
             at_positions=options.deal is not None,
             name="batch",
         )
-    batched.size_metrics = _metrics_of_items(options)
-    return batched
+    batches.size_metrics = metrics
+    if is_default(encoder.encode_batch):
+        return batches
+    encoded = MapDataset[Any](batches, encoder.encode_batch, name="encode_batch")
+    encoded.takes_batches = True
+    return encoded
+
+
+def _measure_items(stage: SavableDataset[Any], metrics: dict[str, Callable[[Any], float]]) -> None:
+    """Let statistics measure the items of a chain that makes no micro-batches, where they are made."""
+    if isinstance(stage, BlendDataset):
+        for upstream in stage.inputs:
+            _measure_items(upstream, metrics)
+    elif isinstance(stage, MapDataset | DecodeDataset):
+        stage.size_metrics = metrics

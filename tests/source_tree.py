@@ -23,6 +23,7 @@ LAYERS = (
     "loader.escaped_log",
     "loader.cached_property",
     "loader.progress_bar",
+    "loader.shared_signatures",
     "loader.renamed_parameters",
     "loader.storage",
     "loader.accounting",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from typing import Protocol, TextIO
 
 from loader.errors import ConfigError, EnergonError
-from loader.format.documents import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
+from loader.format.documents import SAMPLE_TYPE_OF_NUMBER, SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import (
     Choices,
@@ -23,25 +23,6 @@ from loader.inspect import (
 
 _YES = frozenset(("y", "yes", "true", "ok"))
 _NO = frozenset(("n", "no", "false"))
-
-
-NUMBERS_OF_PEER = (
-    "CaptioningSample",
-    "ImageClassificationSample",
-    "ImageSample",
-    "InterleavedSample",
-    "MultiChoiceVQASample",
-    "OCRSample",
-    "Sample",  # has no fields, so it is not in our list
-    "SimilarityInterleavedSample",
-    "TextSample",
-    "VQASample",
-    "VidQASample",
-    "CrudeSample",
-)
-"""The list of megatron-energon: tutorials name sample types by its numbers. Other types follow."""
-
-_NUMBERED_TYPES = (*NUMBERS_OF_PEER, "VQAOCRSample", "ConversationSample")  # new types come last: scripts use numbers
 
 
 class Questions(Protocol):
@@ -165,9 +146,8 @@ class PipedQuestions:
             return None
         if is_yes is None:
             return self._sample_type(answer, also="yes, no")
-        for number, name in enumerate(_NUMBERED_TYPES):
-            if name in SAMPLE_TYPES:
-                self._show(f"  {number:>2}  {SAMPLE_TYPES[name].written_name}")
+        for number, spec in SAMPLE_TYPE_OF_NUMBER.items():
+            self._show(f"  {number:>2}  {spec.written_name}")
         answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].written_name})")
         return self._sample_type(answer) if answer else likeliest_first[0]
 
@@ -194,9 +174,9 @@ class PipedQuestions:
 
     def _sample_type(self, answer: str, *, also: str = "") -> SampleTypeSpec:
         if answer.isdecimal():
-            spec = _sample_type_by_number(answer)
+            spec = SAMPLE_TYPE_OF_NUMBER.get(int(answer)) if len(answer) < 4 else None
             if spec is None:
-                raise self._wrong(answer, f"expected one of the numbers shown, up to {len(_NUMBERED_TYPES) - 1}")
+                raise self._wrong(answer, f"expected one of the numbers shown, up to {max(SAMPLE_TYPE_OF_NUMBER)}")
             return spec
         try:
             return sample_type_of_name(answer)
@@ -234,12 +214,6 @@ def format_ratio(ratio: Mapping[str, float]) -> str:
     if list(ratio) == ["train", "val", "test"][: len(ratio)]:
         return ",".join(f"{share:g}" for share in ratio.values())
     return ",".join(f"{name}={share:g}" for name, share in ratio.items())
-
-
-def _sample_type_by_number(answer: str) -> SampleTypeSpec | None:
-    """Return the sample type of a number in the list shown, or None if there is none."""
-    number = int(answer) if len(answer) < 4 else len(_NUMBERED_TYPES)
-    return SAMPLE_TYPES.get(_NUMBERED_TYPES[number]) if number < len(_NUMBERED_TYPES) else None
 
 
 def yes_or_no(text: str) -> bool | None:

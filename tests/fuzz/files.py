@@ -15,12 +15,12 @@ import torch
 from PIL import Image
 
 from loader import build_filter_index, build_filter_index_from_shard_indexes
+from loader.dataset.opening import folder_at
 from loader.format.index.journal import save_scans
 from loader.format.index.shard_index import index_shard
 from loader.format.media.kind import MediaFilter
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.metadataset.joins.files import open_member
 from loader.metadataset.joins.open_join import open_join
 from loader.metadataset.joins.peer_index import write_peer_rows
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
@@ -174,7 +174,7 @@ def _write_metadatasets(folder: Path) -> None:
     prepare_metadataset(folder / "peer.yaml")
     for leaf in plan_leaves(folder / "peer.yaml", split_part="train", training=True):
         if leaf.join is not None:
-            members = [open_member(member) for member in leaf.join.members]
+            members = [folder_at(member.ref) for member in leaf.join.members]
             if write_peer_rows(leaf.join, members, open_join(leaf.join)) is None:
                 raise AssertionError("there is no file of megatron-energon")
     shutil.rmtree(folder / "peer.yaml.joins")

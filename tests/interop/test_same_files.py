@@ -165,7 +165,7 @@ def test_hidden_files_in_folders_are_no_samples_of_ours(tmp_path: Path, ours: Pr
 
 def test_numbers_of_sample_types(peer: Peer, tmp_path: Path) -> None:
     """The numbers that tutorials pipe to the wizard are those of the peer's list."""
-    from energon_cli.prepare.questions import NUMBERS_OF_PEER
+    from loader.format.documents import SAMPLE_TYPE_OF_NUMBER
 
     folder = write(tmp_path / "set", flat())
     done = subprocess.run(
@@ -173,5 +173,6 @@ def test_numbers_of_sample_types(peer: Peer, tmp_path: Path) -> None:
     )
     listed = dict(re.findall(r"^(\d+)\. (\w+)", done.stdout, re.MULTILINE))
     assert listed.pop("11") == "Crude"
-    assert listed == {str(number): name for number, name in enumerate(NUMBERS_OF_PEER[:11])}
-    assert NUMBERS_OF_PEER[11] == "CrudeSample"
+    assert listed.pop("6") == "Sample"  # has no fields, so it is not in our list
+    assert listed == {str(number): spec.name for number, spec in SAMPLE_TYPE_OF_NUMBER.items() if number < 11}
+    assert SAMPLE_TYPE_OF_NUMBER[11].crude

@@ -65,20 +65,19 @@ class ConversationsSource(AnnotationSource):
         names = ([medium.path] for media in self._media() for medium in media)
         files, _ = self.picture_folder(names)
         is_numbered = self._has_several()
-        split = split_of_file(self.path)
-        for number, element in enumerate(read_elements(self.path)):
-            try:
-                document = decode(element, dict[str, Any])
-                media = _media_of(document)
-                _check(document, Counter(medium.kind for medium in media))
-                parts: dict[str, PartRef] = {}
-                for position, medium in enumerate(media):
-                    extension = media_extension(medium.path, medium.kind)
-                    parts[f"{position}.{extension}" if is_numbered else extension] = picture_ref(files, medium.path)
-                parts["json"] = ValueRef(bytes(element.data))
-                yield Row(key=document_key(document, number), parts=parts, origin=element.place, split=split)
-            except SampleError as error:
-                yield fault_row(element, error, split=split)
+
+        def make(number: int, element: Element) -> Row:
+            document = decode(element, dict[str, Any])
+            media = _media_of(document)
+            _check(document, Counter(medium.kind for medium in media))
+            parts: dict[str, PartRef] = {}
+            for position, medium in enumerate(media):
+                extension = media_extension(medium.path, medium.kind)
+                parts[f"{position}.{extension}" if is_numbered else extension] = picture_ref(files, medium.path)
+            parts["json"] = ValueRef(bytes(element.data))
+            return Row(key=document_key(document, number), parts=parts, origin=element.place)
+
+        yield from self.element_rows(make)
 
     def proposal(self) -> SampleProposal | None:
         """Return the type for conversations about one picture, video or sound; None where the parts tell it."""
@@ -150,6 +149,7 @@ def _check(document: Mapping[str, Any], counts: Mapping[str, int]) -> None:
 
 _PICTURE_KEYS = ("image", "image_path", "img_path", "img", "file_name", "image_id")
 _ANSWER_KEYS = ("answers", "answer")
+_QUESTIONS = ("questions", "data")  # names of the list in an object
 _TASK = re.compile(r"(OpenEnded|MultipleChoice)_")  # the annotations serve both tasks
 
 
@@ -199,25 +199,19 @@ class VqaSource(AnnotationSource):
         left = set(answers.numbers)
         files, position = self.picture_folder(self._all_picture_names())
         subset, split = subset_of_file(self.path), split_of_file(self.path)
-        for number, element in enumerate(self._questions()):
-            try:
-                document = decode(element, dict[str, Any])
-                if answers.numbers:
-                    left.discard(document.get("question_id"))
-                    answers.add_to(document)
-                _normalise(document)
-                name = _picture_names(document, subset)[position]
-                yield Row(
-                    key=document_key(document, number),
-                    parts={
-                        picture_extension(name): picture_ref(files, name),
-                        "json": ValueRef(msgspec.json.encode(document)),
-                    },
-                    origin=element.place,
-                    split=split,
-                )
-            except SampleError as error:
-                yield fault_row(element, error, split=split)
+
+        def make(number: int, element: Element) -> Row:
+            document = decode(element, dict[str, Any])
+            if answers.numbers:
+                left.discard(document.get("question_id"))
+                answers.add_to(document)
+            _normalise(document)
+            name = _picture_names(document, subset)[position]
+            picture = {picture_extension(name): picture_ref(files, name)}
+            parts = {**picture, "json": ValueRef(msgspec.json.encode(document))}
+            return Row(key=document_key(document, number), parts=parts, origin=element.place)
+
+        yield from self.element_rows(make, inside=_QUESTIONS)
         for identifier, number in answers.numbers.items():
             if identifier in left:
                 yield fault_row(answers.elements[number], f"no question has the id {identifier!r}", split=split)
@@ -232,7 +226,7 @@ class VqaSource(AnnotationSource):
         return SampleProposal(sample_type="VQASample", field_map=field_map)
 
     def _questions(self) -> Iterator[Element]:
-        return read_elements(self.path, inside=("questions", "data"))
+        return read_elements(self.path, inside=_QUESTIONS)
 
     def _annotations_file(self) -> str | None:
         if self.annotations is not None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,13 +15,12 @@ from ...errors import ConfigError, EnergonError, FormatError, SampleError, Stora
 from ...format.dataset_ref import DatasetRef
 from ...format.documents import ImportWay, import_way
 from ...format.documents.messages import did_you_mean
-from ...format.records.record_file import open_record_path
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.groupings import GroupBy
 from ..file_trees.survey import TreeOptions, UnclearDataError
-from ..rows.row import CellRef, Row
+from ..rows.row import CellRef
 from ..tables.columns import Columns, FoundColumn
 from ..tables.table_files import EXTENSIONS
 from .archives import TarSource
@@ -31,7 +30,7 @@ from .files import FilesSource
 from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource, is_saved_dataset
 from .interleaved_files import InterleavedFilesSource, InterleavedSource
-from .source import Listing, Source
+from .source import NumberedSource, Source
 from .table_source import ArrowTableSource, TableSource, TextTableSource
 
 
@@ -197,7 +196,7 @@ _KINDS_BY_EXTENSION = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TokenSource(Source):
+class TokenSource(NumberedSource):
     """The sequences of a token file, each an array in a part ``npy``.
 
     Attributes:
@@ -206,19 +205,7 @@ class TokenSource(Source):
 
     path: str
     kind: str = "tokens"
-
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - sequences are read in any order
-        """Yield the sequences.
-
-        Raises:
-            FormatError: The files are damaged.
-            StorageError: They cannot be read.
-        """
-        file = open_record_path(self.path)
-        digits = len(str(max(0, len(file) - 1)))
-        for number in range(len(file)):
-            part = CellRef(number, "npy")
-            yield Row(key=f"{number:0{digits}d}", parts={"npy": part}, origin=f"{self.path}, sequence {number}")
+    noun: ClassVar[str] = "sequence"
 
     def open_cells(self) -> _TokenReader:
         """Open the files."""
@@ -229,6 +216,12 @@ class _TokenReader:
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = SingleFile(DatasetRef(path))
+
+    def __len__(self) -> int:
+        return len(self._file)
+
+    def part_names(self) -> list[str]:
+        return ["npy"]
 
     def read(self, cell: CellRef) -> bytes:
         try:

@@ -17,8 +17,8 @@ import numpy as np
 from ...accounting.kinds import usual_extension
 from ...errors import ConfigError, EnergonError, FormatError, SampleError
 from ..rows.file_access import FileAccess
-from ..rows.row import CellRef, FaultRef, PartRef, Row
-from .source import Listing, Source
+from ..rows.row import CellRef, FaultRef
+from .source import NumberedSource
 
 ChunkKind = Literal["mds", "litdata"]
 _INDEX = "index.json"
@@ -81,8 +81,8 @@ def _file_names(index: Mapping[str, Any]) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkSource(Source):
-    """A folder of chunks.
+class ChunkSource(NumberedSource):
+    """A folder of chunks; all samples have the parts of the first one.
 
     Attributes:
         path: The folder with ``index.json``.
@@ -93,21 +93,6 @@ class ChunkSource(Source):
     path: str
     kind: ChunkKind
     access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
-
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - its library reads any order
-        """Yield the samples in the order of their numbers; all have the parts of the first one.
-
-        Raises:
-            ConfigError: The library is not installed, or values are pickles.
-            FormatError: The library cannot read the folder.
-        """
-        reader = _ChunkReader(self.path, self.kind, self.access)
-        count = len(reader)
-        names = sorted(reader.parts(0)) if count else []
-        digits = len(str(max(0, count - 1)))
-        for number in range(count):
-            parts: dict[str, PartRef] = {name: CellRef(number, name) for name in names}
-            yield Row(key=f"{number:0{digits}d}", parts=parts, origin=f"{self.path}, sample {number}")
 
     def open_cells(self) -> _ChunkReader:
         """Open the chunks by the reader of their library."""
@@ -141,6 +126,9 @@ class _ChunkReader:
 
     def __len__(self) -> int:
         return len(self._dataset)
+
+    def part_names(self) -> list[str]:
+        return sorted(self.parts(0))
 
     def parts(self, number: int) -> dict[str, bytes]:
         """Return the parts of a sample."""

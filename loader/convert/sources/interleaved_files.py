@@ -31,7 +31,7 @@ from ..rows.file_access import FileAccess
 from ..rows.row import FaultRef, PartRef, Row, ValueRef, key_of_path
 from ..tables.columns import Columns
 from ..tables.named_files import NamedFiles, is_inline, join_root
-from ..tables.names import split_of_file, split_of_folder
+from ..tables.names import split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
 from .source import AnnotationSource, CellReader, Listing, NoCells, SampleProposal, Source
@@ -239,16 +239,13 @@ class InterleavedSource(AnnotationSource):
             StorageError: It cannot be read.
         """
         files, _ = self.picture_folder(self._pictures())
-        split = split_of_file(self.path)
-        for number, element in enumerate(read_elements(self.path)):
-            try:
-                document, items = read_document(element)
-                key = document_key(document, number)
-                yield document_row(
-                    key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place, split=split
-                )
-            except SampleError as error:
-                yield fault_row(element, error, split=split)
+
+        def make(number: int, element: Element) -> Row:
+            document, items = read_document(element)
+            key = document_key(document, number)
+            return document_row(key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place)
+
+        yield from self.element_rows(make)
 
     def proposal(self) -> SampleProposal:
         """Return the type for documents, which code builds."""
@@ -282,7 +279,6 @@ def document_row(
     *,
     ref: Callable[[str], PartRef],
     origin: str,
-    split: str = "",
 ) -> Row:
     """Return the row of a document: numbered pictures, and the part ``json``.
 
@@ -292,7 +288,6 @@ def document_row(
         items: Its texts and pictures.
         ref: Returns the reference to a picture by its path.
         origin: Its place, for reports.
-        split: Its split part.
 
     Raises:
         SampleError: A picture cannot be referenced.
@@ -304,4 +299,4 @@ def document_row(
         elif item.picture is not None:
             parts[f"{len(parts)}.{picture_extension(item.picture)}"] = ref(item.picture)
     parts["json"] = ValueRef(msgspec.json.encode(with_items(document, items, [*parts])))
-    return Row(key=key, parts=parts, origin=origin, split=split)
+    return Row(key=key, parts=parts, origin=origin)

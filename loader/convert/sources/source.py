@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
+
+import msgspec
 
 from ...accounting import Account
 from ...accounting.kinds import kind_of_name
 from ...errors import SampleError
 from ...storage import is_url
+from ..annotations.json_elements import Element, fault_row, read_elements
 from ..annotations.picture_files import find_picture_folder
 from ..rows.file_access import FileAccess
 from ..rows.row import CellRef, FileRef, PartRef, Row, UrlRef
 from ..tables.named_files import NamedFiles
-from ..tables.names import subset_of_file
+from ..tables.names import split_of_file, subset_of_file
 
 
 class ListedPictures:
@@ -115,6 +119,15 @@ class CellReader(Protocol):
         """Close what is open."""
 
 
+class NumberedReader(CellReader, Protocol):
+    """An open source whose samples have numbers and the same parts."""
+
+    def __len__(self) -> int: ...
+
+    def part_names(self) -> Sequence[str]:
+        """Return the names of the parts of each sample, which are its columns."""
+
+
 class NoCells:
     """The reader of a source without cells: its rows reference files, ranges and values."""
 
@@ -160,6 +173,37 @@ class Source(ABC):
         return NoCells()
 
 
+class NumberedSource(Source):
+    """Samples with numbers and the same parts: all that such a format needs is its reader.
+
+    Attributes:
+        noun: Name of a sample in reports.
+    """
+
+    __slots__ = ()
+    noun: ClassVar[str] = "sample"
+
+    @abstractmethod
+    def open_cells(self) -> NumberedReader:
+        """Open the source, in each worker once."""
+
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - samples are read in any order
+        """Yield the samples in the order of their numbers.
+
+        Raises:
+            ConfigError: A library is not installed, or values would run code.
+            FormatError: The files are damaged.
+            StorageError: They cannot be read.
+        """
+        with closing(self.open_cells()) as reader:
+            count = len(reader)
+            names = reader.part_names() if count else ()
+        digits = len(str(max(0, count - 1)))
+        for number in range(count):
+            parts: dict[str, PartRef] = {name: CellRef(number, name) for name in names}
+            yield Row(key=f"{number:0{digits}d}", parts=parts, origin=f"{self.path}, {self.noun} {number}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnotationSource(Source):
     """A file of JSON whose elements name pictures or other media.
@@ -178,3 +222,18 @@ class AnnotationSource(Source):
         """Return the folder of the files; see :func:`find_picture_folder`."""
         subset = subset_of_file(self.path)
         return find_picture_folder(self.path, names, root=self.root, access=self.access, subset=subset)
+
+    def element_rows(self, make: Callable[[int, Element], Row], *, inside: Sequence[str] = ("data",)) -> Iterator[Row]:
+        """Yield the row of each element, in the split part that the name of the file has.
+
+        Args:
+            make: Returns the row of an element and its number; it may raise a ``SampleError``, which fails the row.
+            inside: Keys that the list of elements may have in an object.
+        """
+        split = split_of_file(self.path)
+        for number, element in enumerate(read_elements(self.path, inside=inside)):
+            try:
+                row = make(number, element)
+            except SampleError as error:
+                row = fault_row(element, error)
+            yield msgspec.structs.replace(row, split=split) if split else row

@@ -21,6 +21,7 @@ from .providers import (
     provider_of as provider_of,
 )
 from .sample_types import (
+    SAMPLE_TYPE_OF_NUMBER as SAMPLE_TYPE_OF_NUMBER,
     SAMPLE_TYPES as SAMPLE_TYPES,
     FieldSpec as FieldSpec,
     SampleTypeSpec as SampleTypeSpec,

@@ -44,10 +44,12 @@ class FieldSpec:
 class SampleTypeSpec:
     """A sample type: the name of its class, and its fields in order. A crude type has no fields.
 
-    ``shared`` is False for types that megatron-energon does not have.
+    ``number`` is its number in prompts, which scripts use: that of megatron-energon's list, whose number 6 is a type
+    without fields; later types take the next one. ``shared`` is False for types that megatron-energon does not have.
     """
 
     name: str
+    number: int
     fields: tuple[FieldSpec, ...]
     crude: bool = False
     shared: bool = True
@@ -89,28 +91,29 @@ class SampleTypeSpec:
         raise KeyError(name)
 
 
-def _type(name: str, *, shared: bool = True, **kinds: FieldKind) -> SampleTypeSpec:
+def _type(name: str, number: int, *, shared: bool = True, **kinds: FieldKind) -> SampleTypeSpec:
     """Build a spec from ``field=kind``. A trailing underscore in a field's name marks an optional field."""
     fields = tuple(
         FieldSpec(name=field.removesuffix("_"), required=not field.endswith("_"), kind=kind)
         for field, kind in kinds.items()
     )
-    return SampleTypeSpec(name=f"{name}Sample", fields=fields, shared=shared)
+    return SampleTypeSpec(name=f"{name}Sample", number=number, fields=fields, shared=shared)
 
 
-CRUDE = SampleTypeSpec(name="CrudeSample", fields=(), crude=True)
+CRUDE = SampleTypeSpec(name="CrudeSample", number=11, fields=(), crude=True)
 """Crude samples: dicts of parts, which a cooker turns into samples."""
 
 _TYPES = (
-    _type("Captioning", image="image", caption="text"),
-    _type("Conversation", turns="turns", images_="image_list", videos_="video", audios_="audio", shared=False),
+    _type("Captioning", 0, image="image", caption="text"),
+    _type("Conversation", 13, turns="turns", images_="image_list", videos_="video", audios_="audio", shared=False),
     CRUDE,
-    _type("Image", image="image"),
-    _type("ImageClassification", image="image", label_="label", label_name_="label_name"),
-    _type("Interleaved", sequence="sequence"),
-    _type("MultiChoiceVQA", image="image", context="text", choices_="text_list", correct_choice_idx_="label"),
+    _type("Image", 2, image="image"),
+    _type("ImageClassification", 1, image="image", label_="label", label_name_="label_name"),
+    _type("Interleaved", 3, sequence="sequence"),
+    _type("MultiChoiceVQA", 4, image="image", context="text", choices_="text_list", correct_choice_idx_="label"),
     _type(
         "OCR",
+        5,
         image="image",
         text="text",
         block_boxes_="tensor",
@@ -125,6 +128,7 @@ _TYPES = (
     ),
     _type(
         "SimilarityInterleaved",
+        7,
         images="images",
         texts="text_list",
         audio_="audio",
@@ -132,11 +136,12 @@ _TYPES = (
         similarity_matrix_="tensor",
         matched_text_indices_="any",
     ),
-    _type("Text", text="text"),
-    _type("VidQA", video="video", context="text", answers_="text_list", answer_weights_="tensor"),
-    _type("VQA", image="image", context="text", answers_="text_list", answer_weights_="tensor"),
+    _type("Text", 8, text="text"),
+    _type("VidQA", 10, video="video", context="text", answers_="text_list", answer_weights_="tensor"),
+    _type("VQA", 9, image="image", context="text", answers_="text_list", answer_weights_="tensor"),
     _type(
         "VQAOCR",
+        12,
         image="image",
         context="text",
         text="text",
@@ -149,6 +154,12 @@ _TYPES = (
 
 SAMPLE_TYPES: Mapping[str, SampleTypeSpec] = MappingProxyType({spec.name: spec for spec in _TYPES})
 """All sample types by the names of their classes, in alphabetical order."""
+
+
+SAMPLE_TYPE_OF_NUMBER: Mapping[int, SampleTypeSpec] = MappingProxyType(
+    {spec.number: spec for spec in sorted(_TYPES, key=lambda spec: spec.number)}
+)
+"""All sample types by their numbers in prompts."""
 
 
 def _names_of(spec: SampleTypeSpec) -> tuple[str, ...]:

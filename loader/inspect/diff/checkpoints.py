@@ -98,7 +98,7 @@ def compare_checkpoint_with_data(
         found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
         return not found.count
     request = LoadRequest(ref=DatasetRef(str(EPath(after)), trust_code=trust_code), split_part=part, filter=filter_name)
-    now = [loaded.source.identity() for loaded in open_sources(request, decoder=None, training=True)]
+    now = [leaf.source.identity() for leaf in open_sources(request, decoder=None, training=True)]
     found.extend(differences(["read", {}, *saved], ["read", {}, *now]))
     found.notes.append(
         "the shares of the datasets were not compared: the run ends after a pass, has weights in another unit than "

@@ -33,14 +33,14 @@ class VolumeMix:
     def __init__(self, datasets: LoadedDatasets, tree: UnitBlend) -> None:
         self._datasets = datasets
         self.units = tuple(dict.fromkeys(unit for unit in tree.units() if unit != "samples"))
-        means = {unit: [self._mean(leaf, unit) for leaf in range(len(datasets.specs))] for unit in self.units}
+        means = {unit: [self._mean(leaf, unit) for leaf in range(len(datasets.leaves))] for unit in self.units}
         self.unknown: dict[str, list[str]] = {}
-        self._columns = {name for spec in datasets.specs for name in columns_of(spec.source)}
+        self._columns = {name for leaf in datasets.leaves for name in columns_of(leaf.source)}
         for unit, found in means.items():
             known = [mean for mean in found if mean is not None]
             if len(known) < len(found):
                 lacking = [
-                    spec.source.request.path for spec, mean in zip(datasets.specs, found, strict=True) if mean is None
+                    leaf.source.request.path for leaf, mean in zip(datasets.leaves, found, strict=True) if mean is None
                 ]
                 self.unknown[unit] = list(dict.fromkeys(lacking))
             usual = float(np.mean(known)) if known else 1.0
@@ -48,17 +48,18 @@ class VolumeMix:
 
         def shares_of(blends: UnitBlend) -> tuple[float, ...]:
             found = sample_shares(blends, lambda leaf, unit: means[unit][leaf] or 1.0)
-            return tuple(found[leaf] for leaf in range(len(datasets.specs)))
+            return tuple(found[leaf] for leaf in range(len(datasets.leaves)))
 
-        self.volume_shares = tuple(spec.weight or 0.0 for spec in datasets.specs)
-        schedules = [spec.schedule for spec in datasets.specs if spec.schedule is not None]
+        plans = [leaf.plan for leaf in datasets.leaves]
+        self.volume_shares = tuple(plan.weight or 0.0 for plan in plans)
+        schedules = [plan.schedule for plan in plans if plan.schedule is not None]
         self.schedule: tuple[ScheduleUnit, tuple[int, ...]] | None = None
         if schedules:
             starts = combine_starts(schedules)
             self.schedule = schedules[0].unit, starts
             columns = [
-                (spec.weight or 0.0,) * len(starts) if spec.schedule is None else spec.schedule.on(starts)
-                for spec in datasets.specs
+                (plan.weight or 0.0,) * len(starts) if plan.schedule is None else plan.schedule.on(starts)
+                for plan in plans
             ]
             self.volumes_of_stretches = tuple(zip(*columns, strict=True))
             self.samples_of_stretches = tuple(shares_of(tree.at(start)) for start in starts)
@@ -75,7 +76,7 @@ class VolumeMix:
 
     def _mean(self, leaf: int, unit: str) -> float | None:
         """Return the mean size of a dataset's samples from its column; None if it has none."""
-        source = self._datasets.specs[leaf].source
+        source = self._datasets.leaves[leaf].source
         folder = column_folder(source)
         if folder is None or unit not in columns_of(source):
             return None

@@ -32,23 +32,23 @@ from ...samples.hooks import is_default, is_library_hook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions:
-    """Options of the stages above the reader.
+    """Options of the stages above the reader: arguments of ``get_train_dataset`` and ``get_val_dataset``.
 
     Attributes:
         task_encoder: The user's hooks.
-        batch_size: Samples of a micro-batch; None yields single samples.
-        drop_last: Drop a last batch of fewer samples.
-        packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
-        repeats: The order has no end.
         worker_config: Ranks, workers and lanes of the run.
+        batch_size: Samples of a micro-batch; None yields single samples.
+        batch_drop_last: Drop a last batch of fewer samples.
+        packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
+        repeat: The order has no end.
     """
 
     task_encoder: TaskEncoder[Any, Any, Any, Any]
-    batch_size: int | None
-    drop_last: bool
-    packing_buffer_size: int | None
-    repeats: bool
     worker_config: WorkerConfig
+    batch_size: int | None
+    batch_drop_last: bool = False
+    packing_buffer_size: int | None = None
+    repeat: bool = True
 
     def __post_init__(self) -> None:
         if self.batch_size is not None and self.batch_size < 1:
@@ -72,7 +72,7 @@ class ChainOptions:
     @property
     def deal(self) -> int | None:
         """Number of samples of a pass that make a micro-batch; None if it is not known ahead."""
-        return None if self.repeats else self.batch_samples
+        return None if self.repeat else self.batch_samples
 
     @property
     def batch_samples(self) -> int | None:
@@ -94,14 +94,7 @@ def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOption
 
 def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
     """Build the chain up to encoded samples, without packing."""
-    options = ChainOptions(
-        task_encoder=encoder,
-        batch_size=None,
-        drop_last=False,
-        packing_buffer_size=None,
-        repeats=False,
-        worker_config=reader.worker_config,
-    )
+    options = ChainOptions(task_encoder=encoder, worker_config=reader.worker_config, batch_size=None)
     return SampleStages(reader.sources, options).lift(reader, Level.READ, Level.ENCODED)
 
 
@@ -211,52 +204,38 @@ def _metrics(encoder: TaskEncoder[Any, Any, Any, Any], after: After) -> dict[str
 def batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
     """Add the stages that make micro-batches."""
     encoder = options.task_encoder
+    # Metrics measure what those of blends do; encoded samples that are packed are measured before.
+    metrics = _metrics(encoder, "encode" if options.packing_buffer_size is None else "packing")
     if options.batch_size is None and not options.groups:
-        _measure_items(chain, options)
+        _measure_items(chain, metrics)
         return chain
-    chain = _joined(chain, options)
+    batches: GroupBatchDataset[Any] | BatchDataset[Any]
+    if options.groups or options.batch_size is None:
+        criterion = encoder.batch_group_criterion
+        batches = GroupBatchDataset(
+            chain, options.batch_size, criterion, batcher=encoder.batch, drop_last=options.batch_drop_last
+        )
+    else:
+        batches = BatchDataset(
+            chain,
+            options.batch_size,
+            encoder.batch,
+            drop_last=options.batch_drop_last,
+            at_positions=options.deal is not None,
+            name="batch",
+        )
+    batches.size_metrics = metrics
     if is_default(encoder.encode_batch):
-        return chain
-    encoded = MapDataset[Any](chain, encoder.encode_batch, name="encode_batch")
+        return batches
+    encoded = MapDataset[Any](batches, encoder.encode_batch, name="encode_batch")
     encoded.takes_batches = True
     return encoded
 
 
-def _measure_items(stage: SavableDataset[Any], options: ChainOptions) -> None:
+def _measure_items(stage: SavableDataset[Any], metrics: dict[str, Callable[[Any], float]]) -> None:
     """Let statistics measure the items of a chain that makes no micro-batches, where they are made."""
     if isinstance(stage, BlendDataset):
         for upstream in stage.inputs:
-            _measure_items(upstream, options)
+            _measure_items(upstream, metrics)
     elif isinstance(stage, MapDataset | DecodeDataset):
-        stage.size_metrics = _metrics_of_items(options)
-
-
-def _metrics_of_items(options: ChainOptions) -> dict[str, Callable[[Any], float]]:
-    # Metrics measure what those of blends do; encoded samples that are packed are measured before.
-    return _metrics(options.task_encoder, "encode" if options.packing_buffer_size is None else "packing")
-
-
-def _joined(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
-    encoder = options.task_encoder
-    batched: GroupBatchDataset[Any] | BatchDataset[Any]
-    if options.groups:
-        batched = GroupBatchDataset(
-            chain,
-            options.batch_size,
-            encoder.batch_group_criterion,
-            batcher=encoder.batch,
-            drop_last=options.drop_last,
-        )
-    elif options.batch_size is None:
-        return chain
-    else:
-        batched = BatchDataset(
-            chain,
-            options.batch_size,
-            encoder.batch,
-            drop_last=options.drop_last,
-            at_positions=options.deal is not None,
-            name="batch",
-        )
-    batched.size_metrics = _metrics_of_items(options)
-    return batched
+        stage.size_metrics = metrics

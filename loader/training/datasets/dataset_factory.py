@@ -62,13 +62,12 @@ class EncoderStages:
         packing_buffer_size: int | None,
     ) -> SavableDataset[Any]:
         """Build the stages that pack or encode a second time, batch, and encode batches."""
-        options = ChainOptions(
+        options = ChainOptions(  # of a chain without end: built by hand, so the batches of a pass are not known ahead
             task_encoder=encoder,
-            batch_size=batch_size,
-            drop_last=drop_last,
-            packing_buffer_size=packing_buffer_size,
-            repeats=True,  # by hand, so the batches of a pass are not known ahead
             worker_config=dataset.worker_config,
+            batch_size=batch_size,
+            batch_drop_last=drop_last,
+            packing_buffer_size=packing_buffer_size,
         )
         if packing_buffer_size is not None:
             dataset = packed(dataset, encoder, packing_buffer_size)
@@ -160,6 +159,11 @@ class DatasetSubset:
         return resolve_subset(self.ranges, total_samples)
 
 
+def subset_ranges(subset: DatasetSubset | Sequence[SubsetRange] | None) -> tuple[SubsetRange, ...]:
+    """Return the ranges of a subset as a caller may give it, the innermost first; none for all samples."""
+    return subset.ranges if isinstance(subset, DatasetSubset) else tuple(subset or ())
+
+
 class PassKeywords(TypedDict, total=False):
     """The arguments of :class:`BaseCoreDatasetFactory`, for the dataset classes that pass them on."""
 
@@ -218,9 +222,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         self.shuffle_over_epochs = shuffle_over_epochs
         self.parallel_shard_iters = parallel_shard_iters  # has no effect on the order
         self.max_samples_per_sequence = max_samples_per_sequence
-        self.subset: tuple[SubsetRange, ...] = (
-            subset.ranges if isinstance(subset, DatasetSubset) else tuple(subset or ())
-        )
+        self.subset = subset_ranges(subset)
 
     @property
     @abstractmethod

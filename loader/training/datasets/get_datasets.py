@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from inspect import signature
 from typing import Any
 
 from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_booleans, check_integers
+from ...pipeline.failures.policy import three_argument_handler
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
-from .open_sources import DatasetArguments, LoadedSource
+from ...shared_signatures import takes_arguments_of
+from .open_sources import open_leaves
 from .run_datasets import LoadedDatasets
 from .single_datasets import SourceFactory
 
@@ -67,15 +70,8 @@ def get_train_dataset(
         TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument, or its value has another type.
     """
-    arguments = DatasetArguments.parse(
-        get_train_dataset,
-        path,
-        kwargs,
-        split_part=split_part,
-        epochs_together=_checked_epochs(shuffle_over_epochs_multiplier),
-    )
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    config = arguments.with_handler(_checked_config(worker_config))
+    config = _checked_config(worker_config, kwargs)
     check_integers(
         {
             "batch_size": batch_size,
@@ -85,10 +81,23 @@ def get_train_dataset(
         }
     )
     check_booleans({"batch_drop_last": batch_drop_last, "repeat": repeat, "even_ranks": even_ranks})
-    loaded = arguments.open(encoder, config, training=True)
-    datasets = LoadedDatasets.of(
-        loaded, slice_length=_checked_slice_length(max_samples_per_sequence), worker_config=config
+    leaves = open_leaves(
+        get_train_dataset,
+        path,
+        kwargs,
+        task_encoder=encoder,
+        training=True,
+        config=config,
+        slice_length=_checked_count("max_samples_per_sequence", max_samples_per_sequence),
+        split_part=split_part,
+        epochs_together=_checked_count(
+            "shuffle_over_epochs_multiplier", shuffle_over_epochs_multiplier, may_be_minus_1=True
+        ),
     )
+    datasets = LoadedDatasets.of(leaves, worker_config=config)
+    # Hooks written for megatron-energon may take blend_mode; others read it from the datasets, or take **options.
+    takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
+    optional: dict[str, Any] = {"blend_mode": datasets.blend_mode} if takes_mode else {}
     chain: SavableDataset[Any] = encoder.build_train_datasets(
         datasets=datasets,
         worker_config=config,
@@ -98,46 +107,29 @@ def get_train_dataset(
         virtual_epoch_length=virtual_epoch_length,
         shuffle_buffer_size=shuffle_buffer_size,
         repeat=repeat,
-        **_optional_arguments(encoder, datasets, even_ranks=even_ranks),
+        **optional | ({"even_ranks": True} if even_ranks else {}),  # which an overriding hook need not take
     )
     return chain
 
 
-def _optional_arguments(
-    encoder: TaskEncoder[Any, Any, Any, Any], datasets: LoadedDatasets, *, even_ranks: bool
-) -> dict[str, Any]:
-    """Return the arguments that the encoder's ``build_train_datasets`` need not take.
-
-    Hooks written for megatron-energon may take ``blend_mode``; others read it from the datasets, or take ``**options``.
-    """
-    takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
-    optional: dict[str, Any] = {"blend_mode": datasets.blend_mode} if takes_mode else {}
-    return optional | {"even_ranks": True} if even_ranks else optional
-
-
-def _checked_config(given: Any) -> WorkerConfig:
-    if given is None:
-        return WorkerConfig.default_worker_config()
-    if not isinstance(given, WorkerConfig):
+def _checked_config(given: Any, keywords: Mapping[str, Any]) -> WorkerConfig:
+    """Return the worker config, with the deprecated ``handler`` if there is one."""
+    config = WorkerConfig.default_worker_config() if given is None else given
+    if not isinstance(config, WorkerConfig):
         found = given.__name__ if isinstance(given, type) else repr(given)
         raise TypeError(
             f"expected a WorkerConfig as worker_config, found {found}; pass "
             "WorkerConfig.default_worker_config(num_workers=…)"
         )
-    return given
+    handler = keywords.get("handler")
+    return config if handler is None else replace(config, global_error_handler=three_argument_handler(handler))
 
 
-def _checked_slice_length(given: int | None) -> int | None:
-    check_integers({"max_samples_per_sequence": given})
-    if given is not None and given < 1:
-        raise ConfigError(f"expected max_samples_per_sequence of at least 1, or None, found {given}")
-    return given
-
-
-def _checked_epochs(given: int | None) -> int | None:
-    check_integers({"shuffle_over_epochs_multiplier": given})
-    if given is not None and given != -1 and given < 1:
-        raise ConfigError(f"expected shuffle_over_epochs_multiplier to be -1, None or at least 1, found {given}")
+def _checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False) -> int | None:
+    check_integers({name: given})
+    if given is not None and given < 1 and not (may_be_minus_1 and given == -1):
+        expected = f"{name} to be -1, None or at least 1" if may_be_minus_1 else f"{name} of at least 1, or None"
+        raise ConfigError(f"expected {expected}, found {given}")
     return given
 
 
@@ -179,13 +171,13 @@ def get_val_dataset(
         TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument, or its value has another type.
     """
-    arguments = DatasetArguments.parse(get_val_dataset, path, kwargs, split_part=split_part)
-    encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    config = arguments.with_handler(_checked_config(worker_config))
-    return _chain(
-        arguments.open(encoder, config, training=False),
-        encoder,
-        worker_config=config,
+    [(chain, _)] = _validation(
+        get_val_dataset,
+        path,
+        kwargs,
+        split_part=split_part,
+        worker_config=worker_config,
+        task_encoder=task_encoder,
         batch_size=batch_size,
         batch_drop_last=batch_drop_last,
         packing_buffer_size=packing_buffer_size,
@@ -193,74 +185,49 @@ def get_val_dataset(
         even_ranks=even_ranks,
         pad_ranks=pad_ranks,
     )
+    return chain
 
 
+@takes_arguments_of(get_val_dataset)
 def get_val_datasets(
-    path: str | os.PathLike[str],
-    *,
-    split_part: str = "val",
-    worker_config: WorkerConfig | None = None,
-    batch_size: int | None = 1,
-    batch_drop_last: bool = False,
-    packing_buffer_size: int | None = None,
-    limit: int | None = None,
-    even_ranks: bool = False,
-    pad_ranks: bool = False,
-    task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
-    **kwargs: Any,
+    path: str | os.PathLike[str], kwargs: Mapping[str, Any], **arguments: Any
 ) -> list[tuple[SavableDataset[Any], SourceFactory]]:
     """Build the validation datasets of a metadataset one by one, to measure them separately.
 
-    Args:
-        path: As in :func:`get_val_dataset`; likewise the other arguments.
+    The arguments and errors are those of :func:`get_val_dataset`.
 
     Returns:
         ``[(dataset, source), …]``. A source is a dataset as ``build_val_datasets`` receives it, with ``name``,
         ``path``, ``paths``, ``split_part`` and ``subflavors``, and its ``place`` in the metadataset. A single dataset
         returns one pair.
-
-    Raises:
-        StorageError: As in :func:`get_val_dataset`; likewise the other errors.
     """
-    arguments = DatasetArguments.parse(get_val_datasets, path, kwargs, split_part=split_part)
-    encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    config = arguments.with_handler(_checked_config(worker_config))
-    return [
-        (
-            _chain(
-                [one],
-                encoder,
-                worker_config=config,
-                batch_size=batch_size,
-                batch_drop_last=batch_drop_last,
-                packing_buffer_size=packing_buffer_size,
-                limit=limit,
-                even_ranks=even_ranks,
-                pad_ranks=pad_ranks,
-            ),
-            LoadedDatasets.of([one], training=False, worker_config=config).factories[0],
-        )
-        for one in arguments.open(encoder, config, training=False)
-    ]
+    chains = _validation(get_val_datasets, path, kwargs, one_by_one=True, **arguments)
+    return [(chain, datasets.factories[0]) for chain, datasets in chains]
 
 
-def _chain(
-    loaded: Sequence[LoadedSource],
-    encoder: TaskEncoder[Any, Any, Any, Any],
+def _validation(
+    caller: Callable[..., Any],
+    path: str | os.PathLike[str],
+    kwargs: Mapping[str, Any],
     *,
-    worker_config: WorkerConfig,
-    even_ranks: bool,
-    pad_ranks: bool,
+    split_part: str,
+    worker_config: WorkerConfig | None,
+    task_encoder: TaskEncoder[Any, Any, Any, Any] | None,
+    one_by_one: bool = False,
     **options: Any,
-) -> SavableDataset[Any]:
+) -> list[tuple[SavableDataset[Any], LoadedDatasets]]:
+    """Return the chain of all datasets, or one chain for each, with its datasets."""
+    encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
+    config = _checked_config(worker_config, kwargs)
     check_integers({name: options[name] for name in ("batch_size", "packing_buffer_size", "limit")})
-    check_booleans({"batch_drop_last": options["batch_drop_last"], "even_ranks": even_ranks, "pad_ranks": pad_ranks})
-    datasets = LoadedDatasets.of(loaded, training=False, worker_config=worker_config)
-    chain: SavableDataset[Any] = encoder.build_val_datasets(
-        datasets=datasets,
-        worker_config=worker_config,
-        **({"even_ranks": True} if even_ranks else {}),
-        **({"pad_ranks": True} if pad_ranks else {}),
-        **options,
+    check_booleans({name: options[name] for name in ("batch_drop_last", "even_ranks", "pad_ranks")})
+    leaves = open_leaves(
+        caller, path, kwargs, task_encoder=encoder, training=False, config=config, split_part=split_part
     )
-    return chain
+    # An overriding hook need not take the options of ranks.
+    options = {name: value for name, value in options.items() if value or not name.endswith("_ranks")}
+    chains = []
+    for part in [[leaf] for leaf in leaves] if one_by_one else [leaves]:
+        datasets = LoadedDatasets.of(part, training=False, worker_config=config)
+        chains.append((encoder.build_val_datasets(datasets=datasets, worker_config=config, **options), datasets))
+    return chains

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
-from inspect import signature
+from inspect import currentframe, signature
 from typing import Any
 
 from ...convert import sources
@@ -28,7 +28,6 @@ from ...metadataset.plans.blend_units import SAMPLES
 from ...metadataset.plans.plan_leaves import plan_request
 from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.failures.policy import three_argument_handler
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.record_source import RecordSource
@@ -40,7 +39,7 @@ from ...samples.encoding.task_encoder import TaskEncoder
 from ...samples.hooks import is_library_hook
 from ...storage.remote import use_storage_options
 from ...storage.shared_answers import Answers, use_answers
-from .dataset_factory import DatasetSubset
+from .dataset_factory import subset_ranges
 
 _DECODER_ARGUMENTS = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
 _DEPRECATED = (*_DECODER_ARGUMENTS, "auto_decode", "handler")
@@ -72,129 +71,147 @@ _KNOWN = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetArguments:
-    """The checked arguments that choose and decode the data.
+class Leaf:
+    """An opened dataset of a run, and its settings.
 
     Attributes:
-        request: The dataset, file of samples or metadataset, and the choices made about it.
-        decodes: The deprecated ``auto_decode``; False leaves the parts bytes.
-        decoder: Deprecated arguments of the decoder; empty if there are none.
-        handler: The deprecated error handler.
-        unknown: Messages for names that only a dataset class of the user's can accept.
+        plan: The settings that the metadataset gives it, and its request.
+        source: The dataset.
+        slice_length: The caller's ``max_samples_per_sequence``; None reads whole shards.
     """
 
-    request: LoadRequest
-    decodes: bool | None = None
-    decoder: Mapping[str, Any] = field(default_factory=dict)
-    handler: Callable[..., Any] | None = None
-    unknown: Mapping[str, str] = field(default_factory=dict)
+    plan: LeafPlan
+    source: Source
+    slice_length: int | None = None
 
-    @classmethod
-    def parse(
-        cls,
-        function: Callable[..., Any],
-        path: str | os.PathLike[str],
-        given: Mapping[str, Any],
-        **choices: Any,
-    ) -> DatasetArguments:
-        """Check the keyword arguments, and build the request.
+    @property
+    def slice_samples(self) -> int:
+        """Number of neighbouring samples that are read one after another."""
+        return self.slice_length or self.source.largest_shard
 
-        Unknown names are arguments of the dataset class that ``dataset.yaml`` names; :meth:`open` refuses them where
-        there is none.
+    @property
+    def repetitions(self) -> float:
+        """Repetitions in a pass."""
+        return 1.0 if self.plan.repetitions is None else self.plan.repetitions
 
-        Args:
-            function: The function that received them, for messages.
-            path: Path of the dataset, file of samples or metadataset.
-            given: The keyword arguments that the function's signature does not name.
-            **choices: Other fields of the request.
+    def epochs_shuffled(self, shuffle_buffer: int | None) -> int | None:
+        """Return the epochs whose slices are permuted together; None in the order of a file that nothing shuffles."""
+        together = self.plan.request.epochs_together
+        is_one_slice = self.slice_length is None and self.source.is_one_shard
+        return None if is_one_slice and not shuffle_buffer and together == 1 else together
 
-        Raises:
-            TypeError: An argument is set by this function itself, or the path is none.
-            ConfigError: ``key_format`` is none, or ``storage_options`` are wrong.
-        """
-        caller = function.__name__
-        if not isinstance(path, str | os.PathLike):
-            raise TypeError(f"expected a path for {caller}(), found {path!r}")
-        use_storage_options(path, given.get("storage_options"))
-        unknown: dict[str, str] = {}
-        for name in given:
-            if name not in _KNOWN:
-                advice = did_you_mean(name, (*_arguments(signature(function).parameters), *_KNOWN))
-                unknown[name] = f"{caller}() has no argument {name!r}{advice}"
-                if name in RESERVED_ARGUMENTS:
-                    raise TypeError(unknown[name])
-            if name in _DEPRECATED:
-                better = "WorkerConfig(global_error_handler=…)" if name == "handler" else "the task encoder's decoder"
-                warnings.warn(f"{name}= is deprecated; use {better}", DeprecationWarning, stacklevel=4)
-        key_format, subset = given.get("key_format"), given.get("subset")
-        ref = DatasetRef(
-            os.fspath(path),
-            split_config=given.get("split_config") or None,
-            dataset_config=given.get("dataset_config") or None,
-            meta_folder=resolve_meta_folder(given.get("meta_folder"), path),
-            trust_code=bool(given.get("trust_code", False)),
-        )
-        request = LoadRequest.at(
-            ref,
-            subflavors=given_subflavors(given.get("subflavors"), given.get("tags"), caller=caller),
-            filter=given.get("filter_name") or None,
-            sample_type=given.get("sample_type"),
-            options={
-                name: value
-                for name, value in given.items()
-                if name in unknown or (name in _DESCRIBING and value is not None)
-            },
-            key_format=None if key_format is None else checked_key_format(key_format, source="key_format"),
-            subset=subset.ranges if isinstance(subset, DatasetSubset) else tuple(subset or ()),
-            **choices,
-        )
-        return cls(
-            request=request,
-            decodes=given.get("auto_decode"),
-            decoder={name: given[name] for name in _DECODER_ARGUMENTS if given.get(name) is not None},
-            handler=given.get("handler"),
-            unknown=unknown,
-        )
 
-    def open(self, task_encoder: Any, config: WorkerConfig | None = None, *, training: bool) -> list[LoadedSource]:
-        """Open the sources; other errors are those of :func:`open_sources`.
+def open_leaves(
+    caller: Callable[..., Any],
+    path: str | os.PathLike[str],
+    given: Mapping[str, Any],
+    *,
+    task_encoder: Any,
+    training: bool,
+    config: WorkerConfig | None = None,
+    slice_length: int | None = None,
+    **choices: Any,
+) -> list[Leaf]:
+    """Check the keyword arguments of a function that loads data, and open what they name.
 
-        Args:
-            task_encoder: The task encoder of the run, whose decoder is used.
-            config: The ranks of the run, which may share what they read; None for a single process.
-            training: Use weights and repetitions.
+    Unknown names are arguments of the dataset class that ``dataset.yaml`` names; without such a class they are errors.
 
-        Raises:
-            TypeError: The task encoder is a class, or no task encoder; or no dataset class accepts an argument.
-        """
-        _check_encoder(task_encoder)
-        decoder = self._decoder_of(task_encoder)
-        if config is None or not config.share_metadata:
-            loaded = open_sources(self.request, decoder=decoder, training=training)
-        else:
-            with shared_metadata(config):
-                loaded = open_sources(self.request, decoder=decoder, training=training)
-                for one in loaded:
-                    units = dict.fromkeys(step.unit for step in one.plan.blends)
-                    read_lazy_documents(one.source, units=[unit for unit in units if unit != SAMPLES])
-        if self.unknown and not all(one.source.accepts_options for one in loaded):
-            raise TypeError(next(iter(self.unknown.values())))
-        return loaded
+    Args:
+        caller: The function that received the arguments, for messages.
+        path: Path of the dataset, file of samples or metadataset.
+        given: The keyword arguments that the function's signature does not name.
+        task_encoder: The task encoder of the run, whose decoder is used.
+        training: Use weights and repetitions.
+        config: The ranks of the run, which may share what they read; None for a single process.
+        slice_length: ``max_samples_per_sequence``.
+        **choices: Other fields of the request.
 
-    def _decoder_of(self, task_encoder: Any) -> SampleDecoder | None:
-        """Return the decoder: that of the task encoder, unless a deprecated argument replaces it."""
-        if self.decodes is False:
-            return None
-        if self.decoder:
-            return SampleDecoder(**self.decoder)
-        decoder: SampleDecoder | None = task_encoder.decoder
-        return decoder
+    Raises:
+        TypeError: The path or the task encoder is none, or nothing accepts an argument.
+        ConfigError: ``key_format`` is none, or ``storage_options`` are wrong; others as in :func:`open_sources`.
+    """
+    name = caller.__name__
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"expected a path for {name}(), found {path!r}")
+    use_storage_options(path, given.get("storage_options"))
+    unknown = _unknown_arguments(caller, given)
+    request = _request_of(path, given, unknown=unknown, caller=name, **choices)
+    _check_encoder(task_encoder)
+    opened = partial(open_sources, request, decoder=_decoder_of(given, task_encoder), training=training)
+    if config is None or not config.share_metadata:
+        leaves = opened()
+    else:
+        with shared_metadata(config):
+            leaves = opened()
+            for leaf in leaves:
+                units = dict.fromkeys(step.unit for step in leaf.plan.blends)
+                read_lazy_documents(leaf.source, units=[unit for unit in units if unit != SAMPLES])
+    if unknown and not all(leaf.source.accepts_options for leaf in leaves):
+        raise TypeError(next(iter(unknown.values())))
+    return [replace(leaf, slice_length=slice_length) for leaf in leaves]
 
-    def with_handler(self, config: WorkerConfig) -> WorkerConfig:
-        """Return the worker config, with the deprecated handler if there is one."""
-        if self.handler is None:
-            return config
-        return replace(config, global_error_handler=three_argument_handler(self.handler))
+
+def _unknown_arguments(caller: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, str]:
+    """Return messages for names that only a dataset class of the user's can accept; warn of deprecated names."""
+    unknown: dict[str, str] = {}
+    for name in given:
+        if name not in _KNOWN:
+            advice = did_you_mean(name, (*_arguments(signature(caller).parameters), *_KNOWN))
+            unknown[name] = f"{caller.__name__}() has no argument {name!r}{advice}"
+            if name in RESERVED_ARGUMENTS:
+                raise TypeError(unknown[name])
+        if name in _DEPRECATED:
+            better = "WorkerConfig(global_error_handler=…)" if name == "handler" else "the task encoder's decoder"
+            warnings.warn(f"{name}= is deprecated; use {better}", DeprecationWarning, stacklevel=_level_of_program())
+    return unknown
+
+
+def _request_of(
+    path: str | os.PathLike[str], given: Mapping[str, Any], *, unknown: Container[str], caller: str, **choices: Any
+) -> LoadRequest:
+    key_format, subset = given.get("key_format"), given.get("subset")
+    ref = DatasetRef(
+        os.fspath(path),
+        split_config=given.get("split_config") or None,
+        dataset_config=given.get("dataset_config") or None,
+        meta_folder=resolve_meta_folder(given.get("meta_folder"), path),
+        trust_code=bool(given.get("trust_code", False)),
+    )
+    return LoadRequest.at(
+        ref,
+        subflavors=given_subflavors(given.get("subflavors"), given.get("tags"), caller=caller),
+        filter=given.get("filter_name") or None,
+        sample_type=given.get("sample_type"),
+        options={
+            name: value
+            for name, value in given.items()
+            if name in unknown or (name in _DESCRIBING and value is not None)
+        },
+        key_format=None if key_format is None else checked_key_format(key_format, source="key_format"),
+        subset=subset_ranges(subset),
+        **choices,
+    )
+
+
+def _describes(name: str, value: Any) -> bool:
+    return name in _DESCRIBING and value is not None
+
+
+def _decoder_of(given: Mapping[str, Any], task_encoder: Any) -> SampleDecoder | None:
+    """Return the decoder: that of the task encoder, unless a deprecated argument replaces it."""
+    if given.get("auto_decode") is False:
+        return None
+    decoding = {name: given[name] for name in _DECODER_ARGUMENTS if given.get(name) is not None}
+    decoder: SampleDecoder | None = SampleDecoder(**decoding) if decoding else task_encoder.decoder
+    return decoder
+
+
+def _level_of_program() -> int:
+    """Return the ``stacklevel`` of warnings that names the first caller outside of the library."""
+    level, frame = 0, currentframe()
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("loader."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _check_encoder(given: Any) -> None:
@@ -222,7 +239,7 @@ def _warn_of_misspelt_hooks(encoder: type[Any]) -> None:
             warn_once(
                 f"{encoder.__name__}.{name} is no hook of a task encoder; did you mean {nearest!r}? A name that begins "
                 "with an underscore is never taken for a misspelt hook",
-                stacklevel=6,  # of the program
+                stacklevel=_level_of_program() + 1,
             )
 
 
@@ -243,16 +260,8 @@ def _arguments(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in {"self", "path", "kwargs"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedSource:
-    """An opened source, and its settings in the metadataset."""
-
-    plan: LeafPlan
-    source: Source
-
-
 @deciding_imports(lambda path: sources.ways_to_import(path))  # noqa: PLW0108 - it is imported for a hint alone
-def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, training: bool) -> list[LoadedSource]:
+def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, training: bool) -> list[Leaf]:
     """Open a dataset, or all datasets of a metadataset.
 
     Args:
@@ -268,12 +277,12 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
     """
     if not is_metadataset(request.path):
         plan = LeafPlan(request=request)
-        return [LoadedSource(plan=plan, source=_open_plan(plan, decoder))]
-    loaded = []
+        return [Leaf(plan=plan, source=_open_plan(plan, decoder))]
+    leaves = []
     for plan in plan_request(request, training=training):
         with named_by(plan, request.path):
-            loaded.append(LoadedSource(plan=plan, source=_open_plan(plan, decoder)))
-    return loaded
+            leaves.append(Leaf(plan=plan, source=_open_plan(plan, decoder)))
+    return leaves
 
 
 def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:

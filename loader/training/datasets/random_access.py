@@ -34,7 +34,7 @@ from ...samples.types import CrudeSample, Sample
 from ...stores.file_store import MissingFileError
 from ..workers.running_lane import open_lane
 from .chain import build_single_samples, encoding_hooks
-from .open_sources import DatasetArguments
+from .open_sources import open_leaves
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -286,10 +286,9 @@ def random_access(
         message = "expected a split_part for a metadataset, found None: each of its splits mixes other datasets"
         raise ConfigError(message, at=os.fspath(path), hint='pass "train" or "val", or open one of its datasets')
     part = ALL_PARTS if split_part is None else split_part
-    arguments = DatasetArguments.parse(random_access, path, kwargs, split_part=part)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    loaded = arguments.open(encoder, training=False)
-    return RandomAccessDataset([one.source for one in loaded], encoder, excluded=excluded, seed_offset=seed_offset)
+    leaves = open_leaves(random_access, path, kwargs, task_encoder=encoder, training=False, split_part=part)
+    return RandomAccessDataset([leaf.source for leaf in leaves], encoder, excluded=excluded, seed_offset=seed_offset)
 
 
 def _generator_error(hook: str) -> ConfigError:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError
-from ...metadataset.documents.leaf_plan import BlendStep
 from ...metadataset.documents.weight_schedule import EntrySchedule
 from ...metadataset.plans.blend_units import SAMPLES, LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
@@ -24,7 +23,7 @@ from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...pipeline.stages.limit import LimitDataset
 from ...pipeline.stages.log_sample import LogSampleDataset
 from .chain import ChainOptions, Level, SampleStages, batched, build_chain
-from .open_sources import LoadedSource
+from .open_sources import Leaf
 from .scheduled_weights import planned_schedule, planned_volumes
 from .single_datasets import DatasetBlendMode, LoadedDataset, SourceFactory
 from .volume_units import ColumnSize, VolumeUnits
@@ -34,103 +33,49 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceSpec:
-    """One source of a run, and the arguments of its order.
-
-    Attributes:
-        source: The dataset.
-        slice_length: Neighbouring samples that are read one after another.
-        epochs_together: ``shuffle_over_epochs_multiplier``.
-        weight: Share of a blend without end; None if the mix is one of repetitions.
-        repetitions: Repetitions in a pass; None if the mix is one of weights, which has no pass.
-        blends: The weighted blends that lead to it; see :class:`.LeafPlan`.
-        place: Its place in the document that names it; see :class:`.LeafPlan`.
-        schedule: Share of a blend in each stretch of the run; None if it never changes.
-        is_one_slice: The caller requested no slices, and the source has one shard.
-    """
-
-    source: Source
-    slice_length: int
-    epochs_together: int | None = 1
-    weight: float | None = None
-    repetitions: float | None = None
-    blends: tuple[BlendStep, ...] = ()
-    place: str = ""
-    schedule: EntrySchedule | None = None
-    is_one_slice: bool = False
-
-    def epochs_shuffled(self, shuffle_buffer: int | None) -> int | None:
-        """Return the epochs whose slices are permuted together; None in the order of a file that nothing shuffles."""
-        is_unshuffled = self.is_one_slice and not shuffle_buffer and self.epochs_together == 1
-        return None if is_unshuffled else self.epochs_together
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedDatasets:
     """The opened datasets of a run: the argument of a task encoder's ``build_…`` hooks.
 
     Attributes:
-        specs: The sources; either all have a weight or all have repetitions.
+        leaves: The datasets. If the mix is one of weights, the plans of all have one, else none has.
         training: Shuffle a pass over a dataset whose chain is built by hand.
         worker_config: Ranks, workers and lanes; None for :meth:`WorkerConfig.default_worker_config`.
     """
 
-    specs: tuple[SourceSpec, ...]
+    leaves: tuple[Leaf, ...]
     training: bool = True
     worker_config: WorkerConfig | None = None
 
     @classmethod
     def of(
-        cls,
-        loaded: Sequence[LoadedSource],
-        *,
-        slice_length: int | None = None,
-        training: bool = True,
-        worker_config: WorkerConfig | None = None,
+        cls, leaves: Sequence[Leaf], *, training: bool = True, worker_config: WorkerConfig | None = None
     ) -> LoadedDatasets:
-        """Build from opened sources, with the weights, repetitions and shuffling of their plans.
-
-        Args:
-            loaded: The sources.
-            slice_length: The caller's ``max_samples_per_sequence``; None reads whole shards.
-            training: Shuffle a pass over a dataset whose chain is built by hand.
-            worker_config: Ranks, workers and lanes of the run.
-        """
-        is_weighted = len(loaded) > 1 and all(one.plan.weight is not None for one in loaded)
-        specs = tuple(
-            SourceSpec(
-                source=one.source,
-                slice_length=slice_length or one.source.largest_shard,
-                epochs_together=one.plan.request.epochs_together,
-                weight=one.plan.weight if is_weighted else None,
-                repetitions=None if is_weighted else 1.0 if one.plan.repetitions is None else one.plan.repetitions,
-                blends=one.plan.blends if is_weighted else (),
-                place=one.plan.place,
-                schedule=one.plan.schedule if is_weighted else None,
-                is_one_slice=slice_length is None and one.source.is_one_shard,
-            )
-            for one in loaded
-        )
-        return cls(specs=specs, training=training, worker_config=worker_config)
+        """Build from opened datasets, whose weights count if all of several have one; the fields are the others."""
+        if len(leaves) > 1 and all(leaf.plan.weight is not None for leaf in leaves):
+            plans = [replace(leaf.plan, repetitions=None) for leaf in leaves]
+        else:
+            plans = [replace(leaf.plan, weight=None, blends=(), schedule=None) for leaf in leaves]
+        settled = (replace(leaf, plan=plan) for leaf, plan in zip(leaves, plans, strict=True))
+        return cls(leaves=tuple(settled), training=training, worker_config=worker_config)
 
     @property
     def sources(self) -> tuple[Source, ...]:
         """Sources without their settings."""
-        return tuple(spec.source for spec in self.specs)
+        return tuple(leaf.source for leaf in self.leaves)
 
     @property
     def factories(self) -> list[SourceFactory]:
         """Datasets one by one, without their shares of the mix."""
         return [
             SourceFactory(
-                spec.source,
-                place=spec.place,
+                leaf.source,
+                place=leaf.plan.place,
                 training=self.training,
                 worker_config=self.worker_config,
-                shuffle_over_epochs=spec.epochs_together,
-                max_samples_per_sequence=spec.slice_length,
+                shuffle_over_epochs=leaf.plan.request.epochs_together,
+                max_samples_per_sequence=leaf.slice_samples,
             )
-            for spec in self.specs
+            for leaf in self.leaves
         ]
 
     @property
@@ -149,33 +94,33 @@ class LoadedDatasets:
         return [
             LoadedDataset(
                 dataset=factory,
-                weight=spec.weight,
-                repetitions=spec.repetitions if is_repeated else None,
-                aux=spec.source.stores.aux,
+                weight=leaf.plan.weight,
+                repetitions=leaf.repetitions if is_repeated else None,
+                aux=leaf.source.stores.aux,
             )
-            for spec, factory in zip(self.specs, self.factories, strict=True)
+            for leaf, factory in zip(self.leaves, self.factories, strict=True)
         ]
 
     @property
     def blend_mode(self) -> DatasetBlendMode:
         """Kind of mix: by weights, by repetitions, or none."""
-        if len(self.specs) == 1:
+        if len(self.leaves) == 1:
             return DatasetBlendMode.NONE
         return DatasetBlendMode.DATASET_WEIGHT if self._is_weighted else DatasetBlendMode.SAMPLE_REPETITIONS
 
     @property
     def _is_weighted(self) -> bool:
-        return any(spec.weight is not None for spec in self.specs)
+        return any(leaf.plan.weight is not None for leaf in self.leaves)
 
     @property
     def _weights_change(self) -> bool:
-        return any(spec.schedule is not None for spec in self.specs)
+        return any(leaf.plan.schedule is not None for leaf in self.leaves)
 
     def __iter__(self) -> Iterator[LoadedDataset]:
         return iter(self.datasets)
 
     def __len__(self) -> int:
-        return len(self.specs)
+        return len(self.leaves)
 
     def __getitem__(self, place: int) -> LoadedDataset:
         return self.datasets[place]
@@ -183,8 +128,8 @@ class LoadedDatasets:
     def _shares(self) -> tuple[float, ...]:
         """Return the weights of a blend without end: the given ones, or the samples that a pass would have."""
         return tuple(
-            spec.source.samples * times if spec.weight is None else spec.weight
-            for spec, times in zip(self.specs, self._repetitions(), strict=True)
+            leaf.source.samples * leaf.repetitions if leaf.plan.weight is None else leaf.plan.weight
+            for leaf in self.leaves
         )
 
     @property
@@ -192,7 +137,7 @@ class LoadedDatasets:
         """The tree of blends, if some weights are shares of another unit than samples."""
         if not self._is_weighted:
             return None
-        tree = blend_tree([spec.blends for spec in self.specs])
+        tree = blend_tree([leaf.plan.blends for leaf in self.leaves])
         return tree if isinstance(tree, UnitBlend) else None
 
     def with_sample_weights(
@@ -200,11 +145,11 @@ class LoadedDatasets:
     ) -> LoadedDatasets:
         """Return the datasets with shares of the samples as weights, and with schedules of these shares."""
         changes = [None] * len(weights) if schedules is None else schedules
-        specs = (
-            replace(spec, weight=weight, blends=(), schedule=schedule)
-            for spec, weight, schedule in zip(self.specs, weights, changes, strict=True)
+        leaves = (
+            replace(leaf, plan=replace(leaf.plan, weight=weight, blends=(), schedule=schedule))
+            for leaf, weight, schedule in zip(self.leaves, weights, changes, strict=True)
         )
-        return replace(self, specs=tuple(specs))
+        return replace(self, leaves=tuple(leaves))
 
     def _passes(self) -> tuple[float, ...]:
         """Return the repetitions of a pass.
@@ -217,29 +162,30 @@ class LoadedDatasets:
                 "a blend by weight has no end, and repeat=False requires one",
                 hint="use blend_epochized, with repetitions instead of weights",
             )
-        return self._repetitions()
-
-    def _repetitions(self) -> tuple[float, ...]:
-        return tuple(1.0 if spec.repetitions is None else spec.repetitions for spec in self.specs)
+        return tuple(leaf.repetitions for leaf in self.leaves)
 
     def train_chain(
         self,
         task_encoder: TaskEncoder[Any, Any, Any, Any],
         *,
-        worker_config: WorkerConfig,
-        batch_size: int | None,
-        batch_drop_last: bool = False,
-        packing_buffer_size: int | None = None,
         virtual_epoch_length: int = 0,
         shuffle_buffer_size: int | None = None,
-        repeat: bool = True,
         even_ranks: bool = False,
         needs_sizes: bool = True,
+        **options: Any,
     ) -> SavableDataset[Any]:
-        """Build the chain for training; the arguments are those of ``get_train_dataset``.
+        """Build the chain for training.
 
         With ``needs_sizes=False``, the sizes of samples in the unit of a blend may be unknown: such a chain describes a
         run, but cannot be iterated.
+
+        Args:
+            task_encoder: The hooks.
+            virtual_epoch_length: As in ``get_train_dataset``.
+            shuffle_buffer_size: As in ``get_train_dataset``.
+            even_ranks: As in ``get_train_dataset``.
+            needs_sizes: Refuse units of blends whose sizes are not known.
+            **options: ``worker_config``, ``batch_size``, ``batch_drop_last``, ``packing_buffer_size`` and ``repeat``.
 
         Raises:
             ConfigError: An argument is out of range.
@@ -248,45 +194,38 @@ class LoadedDatasets:
             raise ConfigError(f"expected shuffle_buffer_size of at least 0, or None, found {shuffle_buffer_size}")
         if virtual_epoch_length < 0:
             raise ConfigError(f"expected a virtual_epoch_length of at least 0, found {virtual_epoch_length}")
-        options = ChainOptions(
-            task_encoder=task_encoder,
-            batch_size=batch_size,
-            drop_last=batch_drop_last,
-            packing_buffer_size=packing_buffer_size,
-            repeats=repeat,
-            worker_config=worker_config,
-        )
-        whole = LeafGroup(leaves=tuple(range(len(self.specs))), weights=self._shares())
+        stages = ChainOptions(task_encoder=task_encoder, **options)
+        whole = LeafGroup(leaves=tuple(range(len(self.leaves))), weights=self._shares())
 
         def plan_of(group: LeafGroup) -> ShuffledPlan:
-            specs = [self.specs[leaf] for leaf in group.leaves]
+            leaves = [self.leaves[number] for number in group.leaves]
             return ShuffledPlan(
-                slice_lengths=tuple(spec.slice_length for spec in specs),
+                slice_lengths=tuple(leaf.slice_samples for leaf in leaves),
                 shuffle_buffer=shuffle_buffer_size or 0,
-                epochs_together=tuple(spec.epochs_shuffled(shuffle_buffer_size) for spec in specs),
+                epochs_together=tuple(leaf.epochs_shuffled(shuffle_buffer_size) for leaf in leaves),
                 weights=group.weights,
-                repetitions=None if repeat else self._passes(),
-                deal=options.deal,
-                chunk=packing_buffer_size or batch_size or 1,
-                shares=tuple(1.0 if spec.repetitions is None else spec.repetitions for spec in specs),
+                repetitions=None if stages.repeat else self._passes(),
+                deal=stages.deal,
+                chunk=stages.packing_buffer_size or stages.batch_size or 1,
+                shares=tuple(leaf.repetitions for leaf in leaves),
             )
 
         tree = self.volume_tree
         plan = plan_of(whole)
-        if repeat and tree is None:
-            schedule = planned_schedule(self.specs, options) if self._weights_change else None
-            plan = replace(plan, deal=options.batch_samples, schedule=schedule)
+        if stages.repeat and tree is None:
+            schedule = planned_schedule([leaf.plan for leaf in self.leaves], stages) if self._weights_change else None
+            plan = replace(plan, deal=stages.batch_samples, schedule=schedule)
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
                 f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",
                 hint="raise the repetitions, or pass repeat=True",
             )
         if tree is not None:
-            chain = build_volume_chain(self.sources, tree, plan_of, options, needs_sizes=needs_sizes)
+            chain = build_volume_chain(self.sources, tree, plan_of, stages, needs_sizes=needs_sizes)
         else:
-            chain = build_chain(self.sources, plan, options)
+            chain = build_chain(self.sources, plan, stages)
         chain = _logged(chain, "train")
-        if even_ranks and not repeat:
+        if even_ranks and not stages.repeat:
             chain = EvenRanksDataset(chain)
         return EpochizeDataset(chain, virtual_epoch_length) if virtual_epoch_length else chain
 
@@ -294,28 +233,25 @@ class LoadedDatasets:
         self,
         task_encoder: TaskEncoder[Any, Any, Any, Any],
         *,
-        worker_config: WorkerConfig,
-        batch_size: int | None,
-        batch_drop_last: bool = False,
-        packing_buffer_size: int | None = None,
         limit: int | None = None,
         even_ranks: bool = False,
         pad_ranks: bool = False,
+        **options: Any,
     ) -> SavableDataset[Any]:
-        """Build the chain for validation; the arguments are those of ``get_val_dataset``.
+        """Build the chain for validation.
+
+        Args:
+            task_encoder: The hooks.
+            limit: As in ``get_val_dataset``.
+            even_ranks: As in ``get_val_dataset``.
+            pad_ranks: As in ``get_val_dataset``.
+            **options: ``worker_config``, ``batch_size``, ``batch_drop_last`` and ``packing_buffer_size``.
 
         Raises:
             ConfigError: An argument is out of range.
         """
-        options = ChainOptions(
-            task_encoder=task_encoder,
-            batch_size=batch_size,
-            drop_last=batch_drop_last,
-            packing_buffer_size=packing_buffer_size,
-            repeats=False,
-            worker_config=worker_config,
-        )
-        chain = _logged(build_chain(self.sources, SequentialPlan(deal=options.deal), options), "val")
+        stages = ChainOptions(task_encoder=task_encoder, repeat=False, **options)
+        chain = _logged(build_chain(self.sources, SequentialPlan(deal=stages.deal), stages), "val")
         if even_ranks and pad_ranks:
             raise ConfigError(
                 "even_ranks drops the rest of a pass, and pad_ranks keeps it; they exclude each other",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ...errors import ConfigError
+from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.documents.weight_schedule import EntrySchedule, combine_starts
 from ...metadataset.plans.blend_units import UnitBlend
 from ...pipeline.reading.planned_schedule import PlannedSchedule
@@ -15,17 +15,17 @@ from .chain import ChainOptions
 _MAX_WEIGHTS = 1 << 16  # each state of the run has them
 
 
-def planned_schedule(specs: Sequence[Any], options: ChainOptions) -> PlannedSchedule:
+def planned_schedule(plans: Sequence[LeafPlan], options: ChainOptions) -> PlannedSchedule:
     """Return the schedule of a run.
 
     Args:
-        specs: The shares of the datasets, some of which change.
+        plans: The shares of the datasets, some of which change.
         options: The stages of the run.
 
     Raises:
         ConfigError: The schedule is too large, or counts steps whose samples are not known ahead.
     """
-    planned = _planned([spec.weight or 0.0 for spec in specs], [spec.schedule for spec in specs])
+    planned = _planned([plan.weight or 0.0 for plan in plans], [plan.schedule for plan in plans])
     samples = options.batch_samples
     if samples is None and planned.unit == "steps":
         raise ConfigError(

@@ -18,7 +18,7 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...storage import EPath, open_parent, read_document
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
-from ..datasets.open_sources import DatasetArguments
+from ..datasets.open_sources import open_leaves
 from ..datasets.run_datasets import LoadedDatasets
 from .dataset_from_config import get_dataset_from_config
 
@@ -80,17 +80,17 @@ class DatasetLoaderInterface(ABC):
         choices |= {"meta_folder": self.meta_folder, **kwargs}
         own, given = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
         together = None if own is None or given is None else -1 if -1 in {own, given} else own * given
-        arguments = DatasetArguments.parse(
+        leaves = open_leaves(
             self.get_datasets,
             self.path,
             {**choices, "subset": subset, "subflavors": {**self.subflavors, **(subflavors or {})}},
+            task_encoder=task_encoder or DefaultTaskEncoder(),
+            training=training,
+            slice_length=max_samples_per_sequence,
             split_part=split_part or self.split_part or ("train" if training else "val"),
             epochs_together=together,
         )
-        loaded = arguments.open(task_encoder or DefaultTaskEncoder(), training=training)
-        return LoadedDatasets.of(
-            loaded, slice_length=max_samples_per_sequence, training=training, worker_config=worker_config
-        )
+        return LoadedDatasets.of(leaves, training=training, worker_config=worker_config)
 
     def prepare(self, split_part: str | None = None) -> Sequence[str]:  # noqa: ARG002 - all parts are prepared
         """Prepare the joins of a metadataset, for megatron-energon, too; a dataset has none.

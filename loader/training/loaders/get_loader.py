@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Unpack
 
 from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...stores.cache_pool import CachePool
-from ..stats.options import StatsOptions
-from ..workers.stream_options import LoaderKeywords, StreamOptions, WorkerType
+from ...shared_signatures import shows_keywords_of
+from ..workers.stream_options import LoaderKeywords, StreamOptions
 from .data_loader import DataLoader
 from .served_ranks import ServingDataLoader
 
 
+@shows_keywords_of(StreamOptions)
 def get_loader(
     dataset: SavableDataset[Any],
     *,
     worker_config: WorkerConfig | None = None,
     serves: Sequence[int] | None = None,
-    prefetch_factor: int = 2,
-    cache_pool: CachePool | None = None,
-    watchdog_timeout_seconds: float | None = 60,
-    watchdog_initial_timeout_seconds: float | None = None,
-    fail_on_timeout: bool = False,
-    multiprocessing_context: str | None = None,
-    worker_type: WorkerType | None = None,
-    pin_memory: bool = True,
-    progress: bool = False,
-    gc_collect_every_n_steps: int | None = None,
-    gc_freeze_at_start: bool = True,
-    skip_steps: Sequence[tuple[int, int]] = (),
-    trace_dir: str | os.PathLike[str] | None = None,
-    worker_timeout_s: float | None = None,
-    max_worker_restarts: int = 100,
-    max_quarantined: int = 16,
-    quarantine: str | os.PathLike[str] | None = None,
-    stats: bool | StatsOptions = True,
+    **options: Unpack[LoaderKeywords],
 ) -> DataLoader[Any]:
     """Build the loader that a training loop iterates.
 
@@ -95,29 +77,14 @@ def get_loader(
             "the worker_config differs from the one that the dataset was built with",
             hint="pass the same WorkerConfig to both, or none here",
         )
-    options = StreamOptions(
-        prefetch_factor=prefetch_factor,
-        cache_pool=cache_pool,
-        watchdog_timeout_seconds=watchdog_timeout_seconds,
-        watchdog_initial_timeout_seconds=watchdog_initial_timeout_seconds,
-        fail_on_timeout=fail_on_timeout,
-        multiprocessing_context=multiprocessing_context,
-        worker_type=worker_type,
-        pin_memory=pin_memory,
-        progress=progress,
-        gc_collect_every_n_steps=gc_collect_every_n_steps,
-        gc_freeze_at_start=gc_freeze_at_start,
-        skip_steps=skip_steps,
-        trace_dir=trace_dir,
-        worker_timeout_s=worker_timeout_s,
-        max_worker_restarts=max_worker_restarts,
-        max_quarantined=max_quarantined,
-        quarantine=quarantine,
-        stats=stats,
-    )
-    return DataLoader(dataset, options) if serves is None else ServingDataLoader(dataset, options, serves=serves)
+    try:
+        checked = StreamOptions(**options)
+    except TypeError as error:
+        raise TypeError(str(error).replace("StreamOptions.__init__()", "get_loader()")) from None
+    return DataLoader(dataset, checked) if serves is None else ServingDataLoader(dataset, checked, serves=serves)
 
 
+@shows_keywords_of(StreamOptions)
 def get_savable_loader(
     dataset: SavableDataset[Any],
     *,

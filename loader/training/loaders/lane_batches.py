@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...errors import WorkerError
 from ...order import PASS_LANES, LaneHosting, default_lanes
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
-from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
+from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE, RunState
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
 from ..workers.batch_trace import BatchTrace
@@ -31,6 +31,16 @@ from ..workers.worker_threads import WorkerThreads
 
 class ShutDown(Exception):  # noqa: N818 - it ends an iteration, as StopIteration does
     """Ends an iteration whose workers were ended, through all stages of the rank: the pass is not over."""
+
+
+class Position(NamedTuple):
+    """The position of a rank between two micro-batches; the fields are those of :class:`.RunState`."""
+
+    batch: int
+    lane_states: Mapping[int, State]
+    passes: int
+    ended: bool
+    steps: Sequence[int] = ()
 
 
 class LaneBatches:
@@ -190,7 +200,7 @@ class LaneBatches:
 
     def start_over(self) -> None:
         """Start the next iteration at the first micro-batch."""
-        self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False)
+        self.restore(Position(batch=0, lane_states={}, passes=self.passes + 1, ended=False))
 
     def check_lanes(self, lanes: int) -> None:
         """Check that the ranks can share a number of lanes.
@@ -201,15 +211,12 @@ class LaneBatches:
         if self._in_turn:
             LaneHosting(lanes=lanes, ranks=self.chain.worker_config.world_size, rank=0, workers=0)  # raises
 
-    def restore(self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool) -> None:
-        """Continue from a saved position, given by the attributes of this class."""
+    def restore(self, position: Position | RunState) -> None:
+        """Continue from a saved position in the same number of lanes."""
         self.close()
-        self.lanes = lanes
-        self.batch = batch
-        self.lane_states = dict(lane_states)
-        self.passes = passes
-        self.ended = ended
-        self._has_batches = bool(lane_states)
+        self.batch, self.passes, self.ended = position.batch, position.passes, position.ended
+        self.lane_states = dict(position.lane_states)
+        self._has_batches = bool(self.lane_states)
 
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import ConfigError, EnergonError, StateError
 from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.failures.sample_name import keys_of_sample
-from ...pipeline.reading.read import ReadDataset
 from ...progress_bar import progress_bar
 from ..states.lane_checks import check_item_ids, check_lane_states
 from ..states.mix_history import MixChanges
@@ -22,21 +21,12 @@ from ..states.mixes.edited_chain import continue_mix, is_mix_change_allowed
 from ..states.run_state import ENDLESS, RunState
 from ..states.run_steps import RunSteps, checked_skips
 from ..stats.run_stats import RunFacts, RunStats
+from ..stats.sources import readers_of
 from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
-from .lane_batches import LaneBatches, ShutDown
+from .lane_batches import LaneBatches, Position, ShutDown
 
 _END: Any = object()
-
-
-class Position(NamedTuple):
-    """The position of a rank between two micro-batches; the fields are those of :class:`.RunState`."""
-
-    batch: int
-    lane_states: Mapping[int, State]
-    steps: Sequence[int]
-    passes: int
-    ended: bool
 
 
 class HeldPositions:
@@ -241,13 +231,7 @@ class LoaderRun:
     def position(self) -> Position:
         """Return the position after the last micro-batch that was taken."""
         lanes = self.lanes
-        return Position(
-            batch=lanes.batch,
-            lane_states=dict(lanes.lane_states),
-            steps=self.steps.counts(),
-            passes=lanes.passes,
-            ended=lanes.ended,
-        )
+        return Position(lanes.batch, dict(lanes.lane_states), lanes.passes, lanes.ended, self.steps.counts())
 
     def hold(self, position: Position | None) -> None:
         """Set the position of the training loop, whose state is saved; None: the last micro-batch that was taken.
@@ -262,13 +246,7 @@ class LoaderRun:
         """Continue from an earlier position of this run, in new workers; the live iteration ends."""
         self._iteration = None
         self.steps.restore(position.steps, ranks=self.chain.worker_config.world_size)
-        self.lanes.restore(
-            lanes=self.lanes.lanes,
-            batch=position.batch,
-            lane_states=position.lane_states,
-            passes=position.passes,
-            ended=position.ended,
-        )
+        self.lanes.restore(position)
 
     def state(self) -> RunState:
         """Return the position of this rank, after the last micro-batch that the training loop got."""
@@ -279,12 +257,8 @@ class LoaderRun:
             ranks=config.world_size,
             rank=config.rank,
             seed=config.seed_offset,
-            batch=position.batch,
-            lane_states=position.lane_states,
-            steps=position.steps,
-            passes=position.passes,
-            ended=position.ended,
             dataset=self.chain.identity(),
+            **position._asdict(),
             kind=lanes.kind,
             deal=self.chain.dealt_samples(lanes.lanes),
             mix_changes=self.mix_changes,
@@ -343,13 +317,8 @@ class LoaderRun:
         self.chain = self.lanes.chain = mix.chain
         self.mix_changes = mix.changes
         self._leave_out(saved.run_steps.on(config.world_size, saved.batch))
-        self.lanes.restore(
-            lanes=saved.lanes,
-            batch=saved.batch,
-            lane_states=saved.lane_states,
-            passes=saved.passes,
-            ended=saved.ended,
-        )
+        self.lanes.lanes = saved.lanes
+        self.lanes.restore(saved)
         self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
         self.restored_lanes = {**lane_states}
         if self.stats is not None:
@@ -411,24 +380,8 @@ class LoaderLog:
 
 def _description(dataset: SavableDataset[Any]) -> dict[str, Any]:
     """Describe a chain in the nesting of megatron-energon: the paths of its datasets, and if they are for training."""
-    sources = list(_sources(dataset))
-    described = [
-        {
-            "map_fn_config": {
-                "type": "StandardWebdatasetFactory",
-                "training": not dataset.starts_over,
-                "_path": source,
-            }
-        }
-        for source in sources
-    ]
+    sources = [source for reader in readers_of(dataset) for source in reader.sources]
+    paths = [source.describe() if source.stores.ref is None else source.stores.ref.path for source in sources]
+    factory = {"type": "StandardWebdatasetFactory", "training": not dataset.starts_over}
+    described: list[dict[str, Any]] = [{"map_fn_config": {**factory, "_path": path}} for path in paths]
     return described[0] if len(described) == 1 else {"type": "BlendDataset", "datasets": described}
-
-
-def _sources(dataset: SavableDataset[Any]) -> Iterator[str]:
-    if isinstance(dataset, ReadDataset):
-        for source in dataset.sources:
-            own = source.stores.ref
-            yield source.describe() if own is None else own.path
-    for upstream in dataset.inputs:
-        yield from _sources(upstream)

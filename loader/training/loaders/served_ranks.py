@@ -23,12 +23,12 @@ from ..stats.headroom import HeadroomTrial
 from ..stats.options import checked_stats
 from ..stats.profile import LoaderProfile, check_trace_path
 from ..stats.run_stats import RunStats
-from ..stats.snapshot import LoaderStats, SourceStats
+from ..stats.snapshot import BY_NAME, COUNTS, LoaderStats, SourceStats
 from ..workers.stream_options import StreamOptions
 from .data_loader import DataLoader
-from .lane_batches import LaneBatches, ShutDown
+from .lane_batches import LaneBatches, Position, ShutDown
 from .replay import replay_step
-from .run import HeldPositions, LoaderRun, Position, iteration_over, not_measured
+from .run import HeldPositions, LoaderRun, iteration_over, not_measured
 from .served_states import (
     SERVED,
     broadcast_to_serving,
@@ -412,19 +412,7 @@ class ServedRuns:
             run.rewind(own)
 
 
-_SUMS = (
-    "waited_s",
-    "samples",
-    "size_bytes",
-    "repeats",
-    "skipped",
-    "queue",
-    "queue_capacity",
-    "shared_bytes",
-    "restarts",
-    "quarantined",
-)
-_SUMS_BY_NAME = ("waited_for", "worker_s", "dropped", "sizes")
+_SUMS = (*COUNTS, "waited_s", "queue", "queue_capacity", "shared_bytes", "restarts", "quarantined")
 
 
 class ServedStats:
@@ -472,7 +460,7 @@ class ServedStats:
 
 def _sum_of(parts: Sequence[LoaderStats], elapsed_s: float) -> LoaderStats:
     sums: dict[str, Any] = {name: sum(getattr(one, name) for one in parts) for name in _SUMS}
-    for name in _SUMS_BY_NAME:
+    for name in BY_NAME:
         total: dict[str, float] = {}
         for one in parts:
             add_numbers(total, getattr(one, name))
@@ -496,7 +484,5 @@ def _source_of(parts: Sequence[SourceStats]) -> SourceStats:
     sizes: dict[str, float] = {}
     for one in parts:
         add_numbers(sizes, one.sizes)
-    numbers = {
-        name: sum(getattr(one, name) for one in parts) for name in ("samples", "size_bytes", "repeats", "skipped")
-    }
+    numbers = {name: sum(getattr(one, name) for one in parts) for name in COUNTS}
     return SourceStats(name=parts[0].name, sizes=sizes, **numbers)

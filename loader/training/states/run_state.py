@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ...errors import StateError
@@ -298,23 +298,14 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     lane_states: dict[int, State] = {}
     for state in states:
         lane_states |= state.lane_states
-    return RunState(
-        lanes=first.lanes,
-        ranks=first.ranks,
+    return replace(
+        first,
         rank=None,
-        seed=first.seed,
         batch=batches[0],
         lane_states=lane_states,
         steps=list(steps[-1]),  # outermost first, so the last one is the furthest
-        passes=first.passes,
         ended=all(state.ended for state in states),
-        dataset=first.dataset,
-        kind=first.kind,
-        deal=first.deal,
-        counted_on=first.counted_on,
         mix_changes=merge_mix_changes([state.mix_changes for state in states]),
-        ranks_at=first.ranks_at,
-        skip_steps=first.skip_steps,
         worker_restarts=max(state.worker_restarts for state in states),
         quarantined=tuple(dict.fromkeys(sample for state in states for sample in state.quarantined)),
     )

@@ -31,7 +31,7 @@ from .report_files import (
     replace_prometheus_file,
 )
 from .script_profile import ScriptProfile
-from .snapshot import LoaderStats, SourceStats, WorkerStats
+from .snapshot import COUNTS, LoaderStats, SourceStats, WorkerStats
 from .sources import decoded_format, source_names
 
 _log = get_logger("loader")
@@ -208,9 +208,7 @@ class RunStats:
             waited_s=meter.waited_ns / 1e9,
             waited_for=_longest_first(waited_for),
             worker_s=_longest_first(worker_s),
-            samples=sum(source.samples for source in counts.sources.values()),
-            size_bytes=sum(source.size_bytes for source in counts.sources.values()),
-            repeats=sum(source.repeats for source in counts.sources.values()),
+            **{name: sum(getattr(one, name) for one in counts.sources.values()) for name in COUNTS[:-1]},
             skipped=excluded + sum(counts.dropped.values()),
             dropped=dict(counts.dropped),
             sizes=sizes,

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Any
 
+COUNTS = ("samples", "size_bytes", "repeats", "skipped")
+"""Counts that a loader has for each dataset, and for all."""
+BY_NAME = ("waited_for", "worker_s", "dropped", "sizes")
+"""Sums of a loader that have names."""
+
+_SHARED_FACTS = ("elapsed_s", "waited_s", "waited_for", "worker_s", "memory_bytes", "decodes")
 _SHOWN = 4  # causes of waits in the line
 _MIN_SHOWN = 0.005  # of the time
 
@@ -30,6 +36,11 @@ class SourceStats:
     repeats: int
     skipped: int
     sizes: Mapping[str, float] = field(default_factory=dict)
+
+    def since(self, before: SourceStats) -> SourceStats:
+        """Return the counts since earlier ones."""
+        counts: dict[str, Any] = {name: getattr(self, name) - getattr(before, name) for name in COUNTS}
+        return replace(self, **counts, sizes=_less(self.sizes, before.sizes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,14 +210,9 @@ class LoaderStats:
         """Changes that would make the loader faster, with figures; the first one matters most."""
         return suggestions(
             Facts(
-                elapsed_s=self.elapsed_s,
-                waited_s=self.waited_s,
-                waited_for=self.waited_for,
-                worker_s=self.worker_s,
+                **{name: getattr(self, name) for name in _SHARED_FACTS},
                 workers=0 if self.makes_own else len(self.workers),
                 rss_bytes=self.rss_bytes + self.workers_rss_bytes,
-                memory_bytes=self.memory_bytes,
-                decodes=self.decodes,
             )
         )
 
@@ -214,22 +220,12 @@ class LoaderStats:
         """Return the statistics of the time since earlier ones of the same loader; None: since the beginning."""
         if before is None or before.steps > self.steps:
             return self
-        return replace(
-            self,
-            steps=self.steps - before.steps,
-            elapsed_s=self.elapsed_s - before.elapsed_s,
-            waited_s=self.waited_s - before.waited_s,
-            waited_for=_less(self.waited_for, before.waited_for),
-            worker_s=_less(self.worker_s, before.worker_s),
-            samples=self.samples - before.samples,
-            size_bytes=self.size_bytes - before.size_bytes,
-            repeats=self.repeats - before.repeats,
-            skipped=self.skipped - before.skipped,
-            dropped=_less(self.dropped, before.dropped),
-            sizes=_less(self.sizes, before.sizes),
-            sources=_sources_less(self.sources, before.sources),
-            restarts=self.restarts - before.restarts,
-        )
+        numbers = ("steps", "elapsed_s", "waited_s", "restarts", *COUNTS)
+        changes: dict[str, Any] = {name: getattr(self, name) - getattr(before, name) for name in numbers}
+        changes |= {name: _less(getattr(self, name), getattr(before, name)) for name in BY_NAME}
+        known = {source.name: source for source in before.sources}
+        sources = (source.since(known[source.name]) if source.name in known else source for source in self.sources)
+        return replace(self, **changes, sources=tuple(sources))
 
     def __str__(self) -> str:
         causes = [
@@ -267,7 +263,7 @@ class LoaderStats:
         found |= {f"dropped/{reason}": number for reason, number in self.dropped.items()}
         found |= {f"sizes/{unit}": total for unit, total in self.sizes.items()}
         for source in self.sources:
-            for name in ("samples", "size_bytes", "repeats", "skipped"):
+            for name in COUNTS:
                 found[f"source/{source.name}/{name}"] = getattr(source, name)
             found |= {f"source/{source.name}/sizes/{unit}": total for unit, total in source.sizes.items()}
         for worker in self.workers:
@@ -287,23 +283,6 @@ def _percent(share: float) -> str:
 def _less(now: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
     left = {name: number - before.get(name, 0) for name, number in now.items()}
     return dict(sorted(left.items(), key=lambda item: -item[1]))
-
-
-def _sources_less(now: Sequence[SourceStats], before: Sequence[SourceStats]) -> tuple[SourceStats, ...]:
-    known = {source.name: source for source in before}
-    return tuple(
-        source
-        if source.name not in known
-        else SourceStats(
-            name=source.name,
-            **{
-                name: getattr(source, name) - getattr(known[source.name], name)
-                for name in ("samples", "size_bytes", "repeats", "skipped")
-            },
-            sizes=_less(source.sizes, known[source.name].sizes),
-        )
-        for source in now
-    )
 
 
 _NOTHING = 0.02  # share of the time; below, there is nothing to gain

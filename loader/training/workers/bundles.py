@@ -14,6 +14,7 @@ import shutil
 import signal
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -159,7 +160,46 @@ def _pack_bundle(
         return pack_message(([pack_error(error, worker=worker)], True, counts))
 
 
-class WorkerBundles:
+class WorkerMessages(ABC):
+    """The messages of all workers, which take turns.
+
+    Args:
+        workers: Number of workers.
+        options: How far they work ahead.
+        meter: Measures them; None for no measurements.
+    """
+
+    def __init__(self, workers: int, options: StreamOptions, meter: RankMeter | None) -> None:
+        self._count = workers
+        self._meter = meter
+        self._turn = 0
+        self._pins = options.pin_memory and torch.cuda.is_available()
+
+    def worker_in_turn(self) -> int | None:
+        """Return the worker whose message comes next; None if all have ended."""
+        for _ in range(self._count):
+            worker = self._turn % self._count
+            if not self._has_ended(worker):
+                return worker
+            self._turn += 1
+        return None
+
+    @abstractmethod
+    def _has_ended(self, worker: int) -> bool: ...
+
+    def _pinned(self, worker: int, message: Any) -> Any:
+        """Return a message, with its micro-batch in pinned memory if there is a GPU."""
+        if not self._pins or not isinstance(message, Message):
+            return message
+        begin_ns = time.perf_counter_ns()
+        pin: Any = pin_memory
+        message = message._replace(batch=pin(message.batch))
+        if self._meter is not None:
+            self._meter.add_transport(worker, begin_ns)
+        return message
+
+
+class WorkerBundles(WorkerMessages):
     """The messages of all workers, a queue for each, since each may be ahead of the others.
 
     Args:
@@ -172,8 +212,8 @@ class WorkerBundles:
     def __init__(
         self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None
     ) -> None:
+        super().__init__(host.workers, options, meter)
         self._host = host
-        self._meter = meter
         self._board = board
         self._options = options
         self._context = _context("fork" if options.worker_type == "fork" else options.multiprocessing_context)
@@ -187,9 +227,7 @@ class WorkerBundles:
         self._messages: list[deque[Message | PackedError | None]] = [deque() for _ in range(host.workers)]
         self._received = [0] * host.workers  # messages
         self._is_done = [False] * host.workers
-        self._turn = 0
         self._measured_from = time.perf_counter()
-        self._pins = options.pin_memory and torch.cuda.is_available()
         self._workers: list[WorkerProcess] = []
         # Also ends workers that no code closes.
         self._end = weakref.finalize(self, end_workers, self._workers, self._stop, os.getpid())
@@ -242,15 +280,8 @@ class WorkerBundles:
                     states |= {message.lane: message.state, **(message.others or {})}
         return states
 
-    def worker_in_turn(self) -> int | None:
-        """Return the worker whose message comes next; None if all have ended."""
-        workers = len(self._messages)
-        for _ in range(workers):
-            worker = self._turn % workers
-            if self._messages[worker] or not self._is_done[worker]:
-                return worker
-            self._turn += 1
-        return None
+    def _has_ended(self, worker: int) -> bool:
+        return self._is_done[worker] and not self._messages[worker]
 
     def is_ready(self, worker: int) -> bool:
         """Report whether a message of a worker has arrived, or none will."""
@@ -290,16 +321,7 @@ class WorkerBundles:
             self._size.value = max(1, min(_MAX_MESSAGES, int(_BUNDLE_S / max(message_s, 1e-6))))
             self._measured_from = now
         messages = self._messages[worker]
-        if not messages:
-            return None
-        message = messages.popleft()
-        if self._pins and isinstance(message, Message):
-            begin_ns = time.perf_counter_ns()
-            pin: Any = pin_memory
-            message = message._replace(batch=pin(message.batch))
-            if self._meter is not None:
-                self._meter.add_transport(worker, begin_ns)
-        return message
+        return self._pinned(worker, messages.popleft()) if messages else None
 
     def queue(self, worker: int) -> tuple[int, int]:
         """Return the messages of a worker that were made and not taken, and their maximum."""

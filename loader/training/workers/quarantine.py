@@ -13,7 +13,7 @@ from ...errors import ConfigError, StorageError
 from ...escaped_log import get_logger
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
-from ...pipeline.reading.read import ReadDataset
+from ..stats.sources import readers_of
 from .input_paths import reader_at
 from .running_lane import LaneHost, open_lane
 from .worker_board import RecordedSample
@@ -45,20 +45,13 @@ def find_recorded(host: LaneHost, recorded: RecordedSample) -> QuarantinedSample
 
 def quarantine_samples(dataset: SavableDataset[Any], samples: Sequence[QuarantinedSample]) -> None:
     """Pass over samples in all readers of a chain."""
-    for reader in _readers(dataset):
+    for reader in readers_of(dataset):
         reader.quarantine(
             (number, sample.number)
             for number, source in enumerate(reader.sources)
             for sample in samples
             if sample.is_in(source)
         )
-
-
-def _readers(dataset: SavableDataset[Any]) -> Iterator[ReadDataset]:
-    if isinstance(dataset, ReadDataset):
-        yield dataset
-    for upstream in dataset.inputs:
-        yield from _readers(upstream)
 
 
 def append_report(path: str | os.PathLike[str], sample: QuarantinedSample, **facts: Any) -> None:

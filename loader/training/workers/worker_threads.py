@@ -15,9 +15,6 @@ from contextlib import suppress
 from time import monotonic, perf_counter_ns
 from typing import Any
 
-import torch
-from torch.utils.data._utils.pin_memory import pin_memory
-
 from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.worker_identity import set_worker_thread
@@ -25,6 +22,7 @@ from ...samples.hooks import separate_hook_context
 from ...transport.batch_memory import separate_batch_memory
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
+from .bundles import WorkerMessages
 from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard
@@ -36,8 +34,8 @@ _JOIN_S = 5.0  # for all threads: a hook that hangs must not keep its trainer fr
 _Queue = queue.Queue[Any]
 
 
-class WorkerThreads:
-    """The messages of all worker threads, a queue for each. It has the methods of :class:`.WorkerBundles`.
+class WorkerThreads(WorkerMessages):
+    """The messages of all worker threads, a queue for each.
 
     Args:
         host: The work of the workers.
@@ -49,14 +47,12 @@ class WorkerThreads:
     def __init__(
         self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None
     ) -> None:
-        self._meter = meter
+        super().__init__(host.workers, options, meter)
         self._ahead = options.prefetch_factor
         self._queues = [_Queue(options.prefetch_factor) for _ in range(host.workers)]
         self._next: list[Any] = [None] * host.workers  # received and not taken; _END at the end
         self._received = [False] * host.workers
         self._process = os.getpid()
-        self._turn = 0
-        self._pins = options.pin_memory and torch.cuda.is_available()
         stop = threading.Event()
         slots = [board.slot(worker) for worker in range(host.workers)]
         recorders: list[WorkerRecorder | None] = [None] * host.workers
@@ -81,15 +77,8 @@ class WorkerThreads:
             thread.start()
             board.set_thread(worker, thread.ident or 0)
 
-    def worker_in_turn(self) -> int | None:
-        """Return the worker whose message comes next; None if all have ended."""
-        workers = len(self._queues)
-        for _ in range(workers):
-            worker = self._turn % workers
-            if self._next[worker] is not _END:
-                return worker
-            self._turn += 1
-        return None
+    def _has_ended(self, worker: int) -> bool:
+        return self._next[worker] is _END
 
     def is_ready(self, worker: int) -> bool:
         """Report whether the next message of a worker has arrived, or none will."""
@@ -113,13 +102,7 @@ class WorkerThreads:
         if message is _END:
             return None
         self._next[worker], self._received[worker] = None, False
-        if self._pins and isinstance(message, Message):
-            begin_ns = perf_counter_ns()
-            pin: Any = pin_memory
-            message = message._replace(batch=pin(message.batch))
-            if self._meter is not None:
-                self._meter.add_transport(worker, begin_ns)
-        return message  # type: ignore[no-any-return]
+        return self._pinned(worker, message)  # type: ignore[no-any-return]
 
     def queue(self, worker: int) -> tuple[int, int]:
         """Return the messages of a worker that were not taken, and their maximum."""

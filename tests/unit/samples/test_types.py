@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import torch
 
+import loader
 from loader import EPath, samples
 from loader.errors import SampleError
+from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.samples import (
     Batch,
     CaptioningSample,
@@ -20,7 +22,6 @@ from loader.samples import (
     VQASample,
     edataclass,
 )
-from loader.samples.types import __all__ as type_names
 
 IMAGE = torch.zeros(3, 2, 2)
 
@@ -122,9 +123,12 @@ def test_deriving_from_a_crude_sample_names_what_builds_one() -> None:
     assert "TextSample(**basic_sample_keys(sample), …)" in str(caught.value.hint)
 
 
-def test_the_package_exports_every_type() -> None:
+def test_the_library_exports_every_type() -> None:
+    assert {*SAMPLE_TYPES, "Sample"} <= set(dir(loader))
+
+
+def test_the_package_provides_every_name_it_lists() -> None:
     exported: list[str] = vars(samples)["__all__"]
-    assert set(type_names) <= set(exported)
     assert all(getattr(samples, name) is not None for name in exported)
     assert set(exported) <= set(dir(samples))
     with pytest.raises(AttributeError, match="attribute nothing"):

@@ -9,7 +9,12 @@ import torch
 
 from loader.errors import ConfigError
 from loader.format.documents.conversation import Turn
-from loader.format.documents.sample_types import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
+from loader.format.documents.sample_types import (
+    SAMPLE_TYPE_OF_NUMBER,
+    SAMPLE_TYPES,
+    SampleTypeSpec,
+    sample_type_of_name,
+)
 from loader.samples import types
 
 OF_KIND: dict[str, set[Any]] = {
@@ -48,9 +53,20 @@ def test_the_table_says_what_the_classes_say(spec: SampleTypeSpec) -> None:
 
 
 def test_every_sample_class_is_in_the_table() -> None:
-    assert set(types.__all__) - {"Sample"} == set(SAMPLE_TYPES)
+    classes = {name for name, value in vars(types).items() if getattr(value, "__module__", None) == types.__name__}
+    assert classes - {"Sample"} == set(SAMPLE_TYPES)
     names = [spec.short_name.lower() for spec in SAMPLE_TYPES.values()]
     assert names == sorted(names)
+
+
+def test_the_numbers_that_scripts_use_stay() -> None:
+    """Scripts pipe them to the prompts of prepare: a new type takes the next one."""
+    first = "Captioning ImageClassification Image Interleaved MultiChoiceVQA OCR"
+    later = "SimilarityInterleaved Text VQA VidQA Crude VQAOCR Conversation"
+    expected = [*enumerate(first.split()), *enumerate(later.split(), start=7)]  # 6 is "Sample" in the other list
+    found = [(number, spec.short_name) for number, spec in SAMPLE_TYPE_OF_NUMBER.items()]
+    assert found[: len(expected)] == expected
+    assert [number for number, _ in found] == [*range(6), *range(7, len(found) + 1)]
 
 
 @pytest.mark.parametrize("spec", SAMPLE_TYPES.values(), ids=lambda spec: spec.name)

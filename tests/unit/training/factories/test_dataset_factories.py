@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import pickle
 from pathlib import Path
@@ -39,6 +40,7 @@ from loader import (
 from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.format.documents.subset import SampleRange
 from loader.training.datasets.dataset_factory import DatasetSubset
+from loader.training.factories import webdatasets
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
@@ -59,6 +61,17 @@ def test_every_sample_type_has_a_dataset_class() -> None:
         dataset_class = getattr(loader, spec.dataset_class)
         assert dataset_class.__sample_type__.__name__ == spec.name
         assert issubclass(dataset_class, DefaultDecoderWebdatasetFactory)
+        assert spec.name in dataset_class.__doc__
+        assert pickle.loads(pickle.dumps(dataset_class)) is dataset_class
+        derived: Any = type("Own", (dataset_class,), {})
+        assert derived.__sample_type__ is dataset_class.__sample_type__
+
+
+def test_type_checkers_know_every_dataset_class() -> None:
+    stub = ast.parse(Path(webdatasets.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    found = {node.name: ast.unparse(node.bases[0]) for node in stub.body if isinstance(node, ast.ClassDef)}
+    base = DefaultDecoderWebdatasetFactory.__name__
+    assert found == {spec.dataset_class: f"{base}[{spec.name}]" for spec in SAMPLE_TYPES.values()}
 
 
 def test_a_pass_for_training_is_shuffled_and_one_for_validation_is_not(data: Any) -> None:

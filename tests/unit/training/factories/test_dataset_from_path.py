@@ -51,8 +51,8 @@ def test_chains_are_built_on_the_datasets_of_a_mix(data: MixedData) -> None:
         training=True, worker_config=ONE, subflavors={"b": 2}, max_samples_per_sequence=5
     )
     assert [source.samples for source in datasets.sources] == [157, 40]
-    specs = [(spec.weight, spec.repetitions, spec.slice_length) for spec in datasets.specs]
-    assert specs == [(0.75, None, 5), (0.25, None, 5)]
+    settings = [(leaf.plan.weight, leaf.plan.repetitions, leaf.slice_samples) for leaf in datasets.leaves]
+    assert settings == [(0.75, None, 5), (0.25, None, 5)]
     chain = DefaultTaskEncoder().build_train_datasets(
         datasets=datasets,
         worker_config=ONE,
@@ -72,7 +72,7 @@ def test_epochs_that_are_shuffled_together_multiply_unless_one_is_special(data: 
     for own, asked, expected in ((2, 3, 6), (-1, 3, -1), (2, -1, -1), (None, -1, None), (2, None, None)):
         loaded = load_dataset(data.texts, shuffle_over_epochs_multiplier=own)
         datasets = loaded.get_datasets(training=True, shuffle_over_epochs_multiplier=asked)
-        assert [spec.epochs_together for spec in datasets.specs] == [expected]
+        assert [leaf.plan.request.epochs_together for leaf in datasets.leaves] == [expected]
 
 
 def test_datasets_are_listed_without_being_opened(data: MixedData) -> None:

@@ -10,7 +10,7 @@ import torch
 from loader import WorkerConfig, get_loader
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.filter import FilterDataset
-from loader.training.workers import worker_threads
+from loader.training.workers import bundles
 from tests.unit.pipeline.stage_check import Values
 
 
@@ -25,5 +25,5 @@ def states_of_threads() -> list[Any]:
 def test_pinned_micro_batches_keep_the_states_of_lanes_that_gave_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = states_of_threads()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(worker_threads, "pin_memory", tuple)  # the function itself needs a GPU
+    monkeypatch.setattr(bundles, "pin_memory", tuple)  # the function itself needs a GPU
     assert states_of_threads() == expected

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import warnings
+import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import IntArray
 from ..cached_property import cached_property
-from ..errors import ConfigError
+from ..errors import ConfigError, EmptyDatasetError
 from ..format.columns.column_files import column_names
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, parse_dataset_config
@@ -26,6 +28,7 @@ from ..format.filters.files import FilterFiles, filter_names
 from ..format.filters.rows import FilteredShard, FilterRows, open_filter
 from ..format.index.dataset_index import DatasetIndex
 from ..format.index.layout import SampleIndex, ShardEntry
+from ..format.index.locations import SampleLocations
 from ..format.nv_meta import (
     DATASET_YAML,
     FOLDER,
@@ -156,6 +159,85 @@ class Dataset(ABC):
         Raises:
             FormatError: The shard is not the indexed one, or ends within a part.
         """
+
+    # --------------------------------------------------------------------------------- samples by the thousand
+
+    has_documents = True
+    """False for a single file: no ``.nv-meta`` describes it, and every split part is the whole file."""
+
+    has_store = True
+    """True if an own store finds parts by name."""
+
+    @property
+    def holds_values(self) -> bool:
+        """True if the stored parts are final values, as those of Parquet files; False if they are bytes to decode."""
+        return False
+
+    @property
+    def is_fetched(self) -> bool:
+        """True if samples are fetched from an object store, ahead of their use."""
+        return False
+
+    @abstractmethod
+    def locator(self, wanted: Callable[[str], bool]) -> Callable[..., SampleLocations]:
+        """Return the function that locates samples, by their numbers in the index.
+
+        Args:
+            wanted: Returns True for the names of parts that are read.
+        """
+
+    @abstractmethod
+    def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, Any]:
+        """Read the parts of a sample one by one, as they are stored, for samples that are not one byte range.
+
+        Raises:
+            FormatError: The shard ends within a part, or is damaged.
+        """
+
+    @property
+    def values(self) -> Callable[[Mapping[str, Any], int], dict[str, Any]] | None:
+        """Function that converts the stored parts of a sample, by its number; None if they are decoded as they are."""
+        return None
+
+    def names_of_parts(self, sample: int) -> list[str]:
+        """Return the names of all parts of a sample."""
+        return [part.name for part in self.parts(sample)]
+
+    @property
+    def uuid(self) -> str | None:
+        """UUID of the index; None for a single file, which has none."""
+        return self.index.uuid
+
+    def checksum(self, runs: Sequence[IntArray], start: int) -> int:
+        """Continue a checksum, which differs for other samples of the same count.
+
+        Args:
+            runs: Two arrays that describe the samples of a split part.
+            start: The checksum so far.
+        """
+        ends, starts = runs
+        return zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes(), start))
+
+    def full_key(self, sample: int) -> str:
+        """Return ``shard/key`` of a sample, or its number if the dataset is a single file."""
+        return self.index.full_key(sample)
+
+    def place_of(self, sample: int) -> str:
+        """Describe the location of a sample, without reading it."""
+        return f"{self.full_key(sample)!r} of {self.ref.path}"
+
+    def no_samples(self, split_part: str, *, is_subset: bool, filter_name: str | None) -> EmptyDatasetError:
+        """Return the error for a split part, or a subset of it, without samples."""
+        found = f"{'the subset of ' if is_subset else ''}split part {split_part!r} of this dataset has no samples"
+        hint = (
+            "widen the subset, or remove the dataset from the mix"
+            if is_subset
+            else f"name another split part, or {split_hint(self.path)}"
+        )
+        if filter_name is not None:
+            found = f"{found} that the filter {filter_name!r} keeps"
+            hint = "name another filter or split part, or none"
+        return EmptyDatasetError(found, at=self.path, hint=hint)
 
     @abstractmethod
     def open_shard(self, shard: ShardEntry) -> ReadableFile:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from ..arrays import IntArray
 from ..cached_property import cached_property
+from ..errors import EmptyDatasetError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path
 from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.index.layout import ShardEntry
+from ..format.index.locations import SampleLocations
 from ..format.records.folder_index import RecordIndex, layout_of, open_record_index
 from ..format.records.record_file import open_record_path, read_record
 from ..storage import ReadableFile
@@ -23,6 +26,7 @@ _KEPT_BYTES = 1 << 20  # of the sample that was read last: readers ask for its p
 class RecordDataset(Dataset):
     """A prepared folder of JSONL or Parquet files."""
 
+    has_store = False
     _last: tuple[int, dict[str, bytes]] | None = None
 
     @cached_property
@@ -56,8 +60,25 @@ class RecordDataset(Dataset):
         )
         return {name: value for name, value in parts.items() if names is None or name in names}
 
+    @property
+    def holds_values(self) -> bool:
+        return not self.records.decodes
+
+    def locator(self, wanted: Callable[[str], bool]) -> Callable[..., SampleLocations]:  # noqa: ARG002 - reads all
+        return self.records.locate
+
+    def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, Any]:  # noqa: ARG002
+        return self.records.read(file, sample)
+
+    @property
+    def values(self) -> Callable[[Mapping[str, Any], int], dict[str, Any]]:
+        return self.records.values
+
+    def names_of_parts(self, sample: int) -> list[str]:  # noqa: ARG002 - all samples of a folder have the same
+        return list(self.records.part_names)
+
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
-        return self.records.file(self.records.shards.index(shard)).open()
+        return self.records.file(self.records.number_of(shard.name)).open()
 
     def _bytes(self, sample: int) -> dict[str, bytes]:
         last = self._last
@@ -81,23 +102,40 @@ class SingleFile(RecordDataset):
         StorageError: It cannot be read.
     """
 
-    split = split_file = config = None  # a file has no documents
+    split = split_file = config = uuid = None  # a file has no documents
+    has_documents = False
+    has_store = True
 
     def __init__(self, ref: DatasetRef) -> None:
-        file = open_record_path(data_path(ref.path))
-        super().__init__(ref, file.storage, {file.name: len(file)})
-        self.path = file.storage.path(file.name)
-        self.file = file.name
-        self._opened = file
+        opened = open_record_path(data_path(ref.path))
+        super().__init__(ref, opened.storage, {opened.name: len(opened)})
+        self.path = opened.storage.path(opened.name)
+        self.file = opened.name
+        self._opened = opened
 
     @cached_property
     def records(self) -> RecordIndex:
-        layout = layout_of(self.storage, self.shard_counts)
+        layout = layout_of(self.storage, self.shard_counts, part_names=self._opened.part_names)
         uuid = f"{zlib.crc32(repr(layout.shards).encode()):08x}"
-        return RecordIndex(self.storage, uuid, layout, files={0: self._opened})
+        return RecordIndex(self.storage, uuid, layout, opened=self._opened)
 
     def loaded_part(self, split_part: str) -> str:
         return split_part
+
+    def full_key(self, sample: int) -> str:
+        return str(sample)
+
+    def place_of(self, sample: int) -> str:
+        return f"{self.ref.path}, sample {sample}"
+
+    def checksum(self, runs: Sequence[IntArray], start: int) -> int:  # noqa: ARG002 - the file is the split part
+        return zlib.crc32(self._opened.fingerprint(), start)
+
+    def no_samples(self, split_part: str, *, is_subset: bool, filter_name: str | None) -> EmptyDatasetError:  # noqa: ARG002
+        what = "the subset of this file" if is_subset else "this file"
+        kept = "" if filter_name is None else f" that the filter {filter_name!r} keeps"
+        hint = "widen the subset, or remove the file from the mix"
+        return EmptyDatasetError(f"{what} has no samples{kept}", at=self.ref.path, hint=hint)
 
     def column_names(self) -> list[str]:
         return []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from ..cached_property import cached_property
 from ..format.index.current import current_index
 from ..format.index.dataset_index import DatasetIndex, PartLocation
 from ..format.index.fresh_shard import open_fresh_shard
 from ..format.index.layout import ShardEntry
+from ..format.index.locations import SampleLocator
 from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadataReader
 from ..storage import ReadableFile
@@ -84,6 +85,18 @@ class TarDataset(Dataset):
             names=names,
             max_json_bytes=max_json_bytes,
         )
+
+    @property
+    def is_fetched(self) -> bool:
+        return self.storage.checks_versions
+
+    def locator(self, wanted: Callable[[str], bool]) -> SampleLocator:
+        index = self.tar_index
+        return SampleLocator(index, [name for name in index.part_names if wanted(name)])
+
+    def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+        locations = [part for part in self.locations(sample) if wanted(part.name)]
+        return read_sample(file, locations, shard=self.storage.path(self.index.shard_of(sample).name))
 
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
         return open_fresh_shard(self.storage, self.tar_index, shard)

@@ -41,7 +41,7 @@ class RecordIndex(SampleIndex):
         uuid: Name of the index.
         layout: The files with their sizes and numbers of samples.
         part_sets: The table of part sets, if it is known.
-        files: Files that are open, by number.
+        opened: The only file, if it is open already.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class RecordIndex(SampleIndex):
         layout: Layout,
         *,
         part_sets: PartSets | None = None,
-        files: Mapping[int, RecordFile] | None = None,
+        opened: RecordFile | None = None,
     ) -> None:
         super().__init__(uuid, layout, path=storage.path(f"{INDEX_FOLDER}/{uuid}"))
         self.format = record_format(layout.shards[0].name) if layout.shards else None
@@ -64,7 +64,7 @@ class RecordIndex(SampleIndex):
             )
         self._storage = storage
         self._known_part_sets = part_sets
-        self._files: dict[int, RecordFile] = dict(files or {})
+        self._files: dict[int, RecordFile] = {} if opened is None else {0: opened}
         self._first = np.array(self._shard_starts, np.int64)
 
     @property
@@ -108,8 +108,14 @@ class RecordIndex(SampleIndex):
     def _number_by_name(self) -> dict[str, int]:
         return {shard.name: number for number, shard in enumerate(self.shards)}
 
+    def number_of(self, shard: str) -> int:
+        """Return the number of the shard of a name."""
+        return self._number_by_name[shard]
+
     def place(self, sample: int) -> tuple[int, int]:
         """Return the number of a sample's shard, and its number there."""
+        if len(self.shards) == 1:
+            return 0, sample
         shard = self._number_by_name[self.shard_of(sample).name]
         return shard, sample - self.shards[shard].first_sample
 
@@ -133,7 +139,7 @@ class RecordIndex(SampleIndex):
         shard = np.searchsorted(self._first, samples, side="right") - 1
         within = samples - self._first[shard]
         start, size = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
-        for number in np.unique(shard).tolist():
+        for number in np.unique(shard).tolist() if len(self.shards) > 1 else [0]:
             rows = shard == number
             file = self.file(number)
             file.expect(within[rows])
@@ -207,8 +213,13 @@ def part_sets_of_files(shards: Sequence[ShardEntry], part_names: Iterable[Iterab
     )
 
 
-def layout_of(storage: Storage, shard_counts: Mapping[str, int]) -> Layout:
+def layout_of(storage: Storage, shard_counts: Mapping[str, int], *, part_names: Sequence[str] | None = None) -> Layout:
     """Return the layout of some files as they are now.
+
+    Args:
+        storage: Folder of the files.
+        shard_counts: The files, with their numbers of samples.
+        part_names: The parts of their samples; by default, those of the first file.
 
     Raises:
         FormatError: A file is damaged.
@@ -230,7 +241,7 @@ def layout_of(storage: Storage, shard_counts: Mapping[str, int]) -> Layout:
             )
         )
         total += samples
-    names = open_record_file(storage, shards[0].name).part_names if shards else ()
+    names = part_names or (open_record_file(storage, shards[0].name).part_names if shards else ())
     return Layout(
         version=LAYOUT_VERSION,
         samples=total,

@@ -12,7 +12,6 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...format.columns.column import open_column
-from ...format.columns.column_files import column_names
 from ...order import EditedOrder, RepeatedOrder, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
@@ -258,9 +257,8 @@ def _amounts(source: Source, used: int) -> dict[str, float]:
     found: dict[str, float] = {}
     if not isinstance(source, DatasetSource):
         return found
-    storage = source.folder.storage
-    for name in _AMOUNTS.intersection(column_names(storage)):
-        column = open_column(storage, source.folder.index, name)
+    for name in _AMOUNTS.intersection(source.folder.column_names()):
+        column = open_column(source.folder.storage, source.folder.index, name)
         rows = source.index_numbers()
         rows = rows[~np.isin(rows, source.excluded)]
         known = rows[column.is_known(rows)]

@@ -91,7 +91,7 @@ def files_of(source: Source) -> list[tuple[str, int]]:
     if isinstance(source, JoinedSource):
         return [(one.request.path, number) for one in source.members for number in range(len(one.shard_names))]
     if not isinstance(source, DatasetSource):
-        return [(source.request.path, 0)]
+        return []
     first = source.ranges[1]  # of each shard
     if source.filter is not None:
         first = source.filter.numbers(first)

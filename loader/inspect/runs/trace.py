@@ -166,7 +166,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
     wanted = {number: np.array(some, np.int64) for number, some in indexes.items() if some}
     if not wanted:
         only = planned.sources[0] if len(planned.sources) == 1 else None
-        if isinstance(only, DatasetSource):
+        if isinstance(only, DatasetSource) and only.folder.has_documents:
             raise unknown_key_error([only.folder], [key], at=only.folder.path)
         raise ConfigError(
             f"there is no sample {key!r}",
@@ -248,13 +248,11 @@ def key_of(source: Source, index: int) -> str:
     """Return the key of a sample by its number in the index: ``<shard>/<key>``, or the number of a row."""
     if isinstance(source, JoinedSource):
         return key_of(source.members[0], int(source.rows[index][0]))
-    return source.folder.index.full_key(index) if isinstance(source, DatasetSource) else str(index)
+    return source.full_key(index)
 
 
 def _indexes_of_key(source: Source, key: str) -> list[int]:
     """Return the numbers of a key in the index of a source; empty if it has none."""
     if isinstance(source, JoinedSource):
         return np.flatnonzero(np.isin(source.rows[:, 0], _indexes_of_key(source.members[0], key))).tolist()
-    if isinstance(source, DatasetSource):
-        return list(source.folder.index.find(key))
-    return [int(key)] if key.isdecimal() and int(key) < source.samples else []
+    return list(source.folder.index.find(key)) if isinstance(source, DatasetSource) else []

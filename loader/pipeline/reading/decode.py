@@ -15,7 +15,7 @@ from ..item_form import FormLane, ItemForm
 from ..measuring.counts import DECODE, STORAGE
 from ..measuring.recorder import register, skipped_items
 from .joined_source import JoinedSource
-from .source import Raw, RawRow, Source
+from .source import Raw, Source
 
 
 class DecodeDataset(SavableDataset[Any]):
@@ -127,9 +127,7 @@ class _DecodeRunning:
         return sample, item_id
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:
-        source = self._sources[raw.source]
-        parts = {} if isinstance(raw, RawRow) else raw.parts
-        return {**parts, "__key__": source.key_of(raw), "__sources__": source.sources(raw)}
+        return self._sources[raw.source].named(raw)
 
     def load(self, item_id: ItemId) -> Any:
         raw = self._upstream.load(item_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -17,17 +18,15 @@ from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...samples.building.sample_builder import RawSample
-from ...samples.decoding.decoder import AnyDecoder
-from ...samples.source_info import SourceInfo
 from ..contract.stage import SKIPPED
 from .dataset_source import DatasetSource
 from .fetched_ranges import FetchedRanges, FetchQueue
 from .sample_chunk import ChunkReader, SampleChunk
-from .source import RawRow, ShardSource, Source, SourceStores
+from .source import RawRow, Source, SourceStores
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class JoinedSource:
+class JoinedSource(Source):
     """Rows of samples, one of each member.
 
     Args:
@@ -45,10 +44,6 @@ class JoinedSource:
     names: tuple[str, ...] | None
     open_rows: Callable[[], IntArray]
     joiner: Callable[..., Any]
-    kept_share = 1.0
-    """1: the members' shares of rows are not known."""
-    filter = None
-    """None: the filters of members were applied when the join was prepared."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -131,11 +126,6 @@ class JoinedSource:
         return all(member.accepts_options for member in self.members)
 
     @property
-    def decoder(self) -> AnyDecoder | None:
-        """Decoder of the members."""
-        return self.members[0].decoder
-
-    @property
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
         return SourceStores(aux_refs=self.request.aux, decoder=self.decoder)
@@ -144,11 +134,6 @@ class JoinedSource:
     def ranges(self) -> tuple[IntArray, IntArray]:
         """The one run of rows: its first number in the source, and in the join."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
-
-    @property
-    def excluded(self) -> IntArray:
-        """No rows: excluded samples of members were dropped when the join was prepared."""
-        return np.empty(0, np.int64)
 
     def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:
         """Build the sample of a row.
@@ -164,14 +149,11 @@ class JoinedSource:
             return self.joiner(*samples)
         return self.joiner(**dict(zip(self.names, samples, strict=True)))
 
-    def sources(self, raw: RawRow) -> tuple[SourceInfo, ...]:
-        """Return the shard and part names that a row was read from."""
+    def named(self, raw: RawRow) -> dict[str, Any]:
+        """Return a placeholder of the key, since the joiner determines it, and the sources of all members."""
         pairs = zip(self.members, raw.members, strict=True)
-        return tuple(source for member, one in pairs if one is not None for source in member.sources(one))
-
-    def key_of(self, raw: RawRow) -> str:  # noqa: ARG002 - the joiner determines it
-        """Return a placeholder: the ``__key__`` of a row is known when its samples are joined."""
-        return "/"
+        sources = (member.named(one)["__sources__"] for member, one in pairs if one is not None)
+        return {"__key__": "/", "__sources__": tuple(chain.from_iterable(sources))}
 
     def place_of(self, index: int) -> str:
         """Describe the location of a row's samples, without reading them."""
@@ -224,7 +206,7 @@ class RowReader:
         self._first_source = first_source
         self._joins: dict[int, JoinedSource] = {}
         self._first: dict[int, int] = {}  # number of a join → number of its first member
-        members: list[ShardSource] = []
+        members: list[DatasetSource] = []
         all_sparse = set(sparse)
         for number, source in enumerate(sources):
             if isinstance(source, JoinedSource):
@@ -235,7 +217,7 @@ class RowReader:
                 members.extend(source.members)
         # Members follow the sources. The entry of a join itself is never read.
         self._chunks = ChunkReader(
-            (*cast("Sequence[ShardSource]", sources), *members),
+            (*cast("Sequence[DatasetSource]", sources), *members),
             shards,
             all_sparse,
             first_source=first_source,

@@ -14,6 +14,7 @@ from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from ..item_form import FormLane, ItemForm
+from .dataset_source import DatasetSource
 from .joined_source import JoinedSource, RowReader
 from .lane_reader import LaneReader
 from .lane_samples import CountedReader, LaneSamples
@@ -22,7 +23,7 @@ from .read_ahead import READ_AHEAD_BYTES, ReadAhead
 from .read_together import ReadTogether
 from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import ShardPool
-from .source import Raw, ShardSource, Source
+from .source import Raw, Source
 
 _SPARSE_SHARE = 0.5  # of a dataset's samples
 
@@ -75,7 +76,7 @@ class ReadDataset(SavableDataset[Raw]):
         if joins:
             files = self.pool.reserve(len(self.sources) + sum(len(join.members) for join in joins))
             return table, RowReader(self.sources, shards, self.sparse, first_source=first, first_file=files)
-        sources = cast("Sequence[ShardSource]", self.sources)
+        sources = cast("Sequence[DatasetSource]", self.sources)
         return table, ChunkReader(sources, shards, self.sparse, first_source=first, first_file=first)
 
     def quarantine(self, samples: Iterable[tuple[int, int]]) -> None:

@@ -20,10 +20,11 @@ from ...errors import EnergonError
 from ...order import SourceOrders
 from ..contract.lane import Lane, child_seed
 from ..contract.running import State
+from .dataset_source import DatasetSource
 from .order_plan import ShuffledPlan
 from .sample_chunk import SampleChunk
 from .shard_reads import ShardPool
-from .source import ShardSource, Source
+from .source import Source
 
 _MAX_POSITIONS, _MIN_EACH, _MAX_EACH = 1 << 14, 4, 128  # that are ordered before the readers are opened
 _MIN_READERS = 16  # fewer are faster one by one
@@ -109,7 +110,7 @@ class LaneReaders:
         state: State,
     ) -> None:
         self._places = places
-        self._sources = cast("Sequence[ShardSource]", sources)
+        self._sources = cast("Sequence[DatasetSource]", sources)
         self._pool = pool
         self._lane = (lane.number, lane.count, lane.seed)
         self._numbers = {lane.path + place.path: number for number, place in enumerate(places)}

@@ -19,9 +19,10 @@ from ...format.nv_meta import outdated
 from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
+from .dataset_source import DatasetSource
 from .fetched_ranges import FetchedRanges, FetchQueue
 from .shard_reads import COALESCED_BYTES, coalesce_ranges, read_coalesced
-from .source import ShardSource, Source
+from .source import Source
 
 _AHEAD_BYTES = 8 << 20  # announced to the storage at a time
 _MIN_ANNOUNCED = 2  # samples; a single one is read at once
@@ -92,7 +93,7 @@ class ChunkReader:
 
     def __init__(
         self,
-        sources: Sequence[ShardSource],
+        sources: Sequence[DatasetSource],
         shards: OpenFiles,
         sparse: Collection[int] = (),
         *,
@@ -135,7 +136,7 @@ class SampleChunk:
 
     def __init__(
         self,
-        sources: Sequence[ShardSource],
+        sources: Sequence[DatasetSource],
         shards: OpenFiles,
         source: IntArray,
         index: IntArray,
@@ -304,8 +305,7 @@ class SampleChunk:
                     continue
                 begin(position)
                 if size < 0:
-                    its_source = self._sources[source - self._first_source]
-                    parts = its_source.read_far_apart(find(name) or self._open(name), index)
+                    parts = self._far_apart(source - self._first_source, find(name) or self._open(name), index)
                 else:
                     if fetched is not None and fetched.has(row):
                         data = fetched.take(row, size)
@@ -322,12 +322,18 @@ class SampleChunk:
         parts = range(found.first_part[row], found.first_part[row + 1])
         return {found.part_name[part]: data[found.part_start[part] : found.part_stop[part]] for part in parts}
 
+    def _far_apart(self, number: int, file: ReadableFile, index: int) -> dict[str, Any]:
+        """Read the parts of a sample one by one; they are too far apart for one read."""
+        source = self._sources[number]
+        return source.folder.stored_parts(file, index, source.builder.part_filter)
+
     def _open(self, name: int) -> ReadableFile:
         """Return the shard of a file number; open it if necessary."""
         file = self._shards.find(name)
         if file is None:
             number = (name >> _SHARD_BITS) - self._first_file
-            file = self._shards.add(name, self._sources[number].open_shard(name & _SHARD_MASK))
+            dataset = self._sources[number].folder
+            file = self._shards.add(name, dataset.open_shard(dataset.index.shards[name & _SHARD_MASK]))
             if number in self._sparse:
                 file.expect_few()
         return file
@@ -346,12 +352,13 @@ class SampleChunk:
         return stop
 
     def _cut(self, name: int, start: int, size: int, found: int) -> FormatError:
-        shard = self._sources[(name >> _SHARD_BITS) - self._first_file].shard_path(name & _SHARD_MASK)
+        source = self._sources[(name >> _SHARD_BITS) - self._first_file]
+        shard = source.folder.storage.path(source.shard_names[name & _SHARD_MASK])
         return outdated(f"a sample has {size} bytes in the index, the shard ends after {found} of them", shard, start)
 
 
 def _locate(
-    sources: Sequence[ShardSource], source: IntArray, index: IntArray
+    sources: Sequence[DatasetSource], source: IntArray, index: IntArray
 ) -> tuple[SampleLocations, IntArray | None]:
     """Locate all samples, source by source; also return each sample's row in the result, or None for the same row."""
     if (source == source[0]).all():

@@ -1,25 +1,25 @@
 """The interface of sources: datasets whose samples are numbered from 0, read as bytes and built into samples.
 
-:class:`.DatasetSource` is a prepared dataset, :class:`.RecordSource` a single file of samples, :class:`.JoinedSource`
-several datasets joined row by row.
+:class:`.DatasetSource` is a dataset on disk, and :class:`.JoinedSource` several datasets joined row by row.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.filters.rows import FilterRows
-from ...format.index.locations import SampleLocations
 from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
-from ...samples.source_info import SourceInfo
-from ...storage import ReadableFile
+from ...samples.types import CrudeSample
 from ...stores.aux_store import open_aux_store, open_own_store
 from ...stores.decode_file_store import DecodeFileStore
 from ...stores.file_store import FileStore
@@ -43,58 +43,83 @@ class RawRow(NamedTuple):
 Raw = RawSample | RawRow
 
 
-class Source(Protocol):
-    """One dataset of a run; open handles are dropped when it is pickled."""
+class Source(ABC):
+    """One dataset of a run, and how its samples are built; open handles are dropped when it is pickled.
+
+    Attributes:
+        request: What was loaded, and the choices made about it.
+        decoder: Decoder of the parts; None leaves them bytes.
+        build: Builds a sample from a raw sample and its restore key. It raises SampleError if a part does not decode,
+            or a field is missing.
+    """
+
+    request: LoadRequest
+    decoder: AnyDecoder | None
+    build: Callable[[Any, tuple[Any, ...]], Any]
 
     @property
-    def request(self) -> LoadRequest:
-        """The request: what was loaded, and the choices made about it."""
-
-    @property
-    def samples(self) -> int:
-        """Number of samples in the subset of the split part, excluded ones included.
-
-        Raises:
-            ConfigError: There are none.
-        """
-
-    @property
-    def largest_shard(self) -> int:
-        """Number of samples in the largest shard."""
-
-    @property
-    def is_one_shard(self) -> bool:
-        """True if all samples are in one shard, or one file."""
-
-    @property
-    def is_crude(self) -> bool:
-        """True if samples are dicts of parts, for cookers."""
-
-    @property
-    def sample_class(self) -> type[Any]:
-        """The class of the samples."""
-
-    @property
-    def accepts_options(self) -> bool:
-        """True if a dataset class of the user's received the caller's other arguments."""
-
-    @property
-    def decoder(self) -> AnyDecoder | None:
-        """Decoder of the parts; None leaves them bytes."""
-
-    @property
+    @abstractmethod
     def sample_bytes(self) -> int:
         """Average size of a sample in bytes, which decides how many are fetched ahead."""
 
     @property
+    @abstractmethod
     def is_remote(self) -> bool:
         """True if samples are fetched from an object store."""
 
     @property
+    def filter(self) -> FilterRows | None:
+        """The filter that selects samples; None keeps all."""
+        return None
+
+    @property
+    def kept_share(self) -> float:
+        """Share of the samples that the filter keeps, in [0, 1]; 1 without a filter."""
+        return 1.0
+
+    @property
+    @abstractmethod
+    def samples(self) -> int:
+        """Number of samples in the subset of the split part, excluded ones included.
+
+        Raises:
+            ConfigError: There is no such split part.
+            EmptyDatasetError: There are none, or all are excluded: an endless order would search forever for a sample
+                to yield.
+        """
+
+    @property
+    @abstractmethod
+    def largest_shard(self) -> int:
+        """Number of samples in the largest shard."""
+
+    @property
+    @abstractmethod
+    def is_one_shard(self) -> bool:
+        """True if all samples are in one shard, or one file."""
+
+    @property
+    @abstractmethod
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+
+    @property
+    def is_crude(self) -> bool:
+        """True if samples are dicts of parts, for cookers."""
+        return issubclass(self.sample_class, CrudeSample)
+
+    @property
+    @abstractmethod
+    def accepts_options(self) -> bool:
+        """True if a dataset class of the user's received the caller's other arguments."""
+
+    @property
+    @abstractmethod
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
 
     @property
+    @abstractmethod
     def ranges(self) -> tuple[IntArray, IntArray]:
         """Runs of neighbours in the index: number of the first sample of each in the source, and in the index.
 
@@ -102,66 +127,29 @@ class Source(Protocol):
         """
 
     @property
-    def filter(self) -> FilterRows | None:
-        """The filter that selects samples; None keeps all."""
-
-    @property
-    def kept_share(self) -> float:
-        """Share of the samples that the filter keeps, in [0, 1]; 1 without a filter."""
-
-    @property
     def excluded(self) -> IntArray:
         """Numbers in the index of all excluded samples, ascending."""
+        return np.empty(0, np.int64)
 
-    @property
-    def build(self) -> Callable[[Any, tuple[Any, ...]], Any]:
-        """Function that builds a sample from a raw sample and its restore key.
+    @abstractmethod
+    def named(self, raw: Any) -> dict[str, Any]:
+        """Return the parts of a raw sample with its ``__key__`` and ``__sources__``, for the handlers of errors."""
 
-        It raises SampleError if a part does not decode, or a field is missing.
-        """
-
-    def key_of(self, raw: Any) -> str:
-        """Return the ``__key__`` of a raw sample."""
-
-    def sources(self, raw: Any) -> tuple[SourceInfo, ...]:
-        """Return the shard and part names that a sample was read from."""
-
+    @abstractmethod
     def place_of(self, index: int) -> str:
         """Describe the location of a sample by its number in the index, without reading it."""
 
+    @abstractmethod
     def full_key(self, index: int) -> str:
         """Return ``shard/key`` of a sample by its number in the index, or what names it without an index."""
 
+    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""
 
+    @abstractmethod
     def describe(self) -> str:
         """Describe the source in one line."""
-
-
-class ShardSource(Source, Protocol):
-    """A source whose samples are byte ranges of shards."""
-
-    @property
-    def shard_names(self) -> list[str]:
-        """Names of the dataset's shards, by number."""
-
-    def locate(self, indexes: IntArray, found: SampleLocations | None = None) -> SampleLocations:
-        """Locate the needed parts of samples, by their numbers in the index; append to ``found`` if it is given."""
-
-    def shard_path(self, shard: int) -> str:
-        """Return the path of a shard, for messages."""
-
-    def open_shard(self, shard: int) -> ReadableFile:
-        """Open a shard, and check that it has not changed since it was indexed.
-
-        Raises:
-            FormatError: It has changed.
-            StorageError: It is missing or cannot be read.
-        """
-
-    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, Any]:
-        """Read the parts of a sample one by one; they are too far apart for one read."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -120,16 +120,31 @@ class SampleBuilder(BasicSampleBuilder):
         # A sample is its decoded parts.
         self._is_plain = self._crude and self._loader is None and dataset is None and self._decode_sample is None
 
-    def raw_builder(self, path: str, subflavors: Mapping[str, Any]) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+    def raw_builder(
+        self,
+        path: str,
+        subflavors: Mapping[str, Any],
+        *,
+        values: Callable[[Mapping[str, Any], int], dict[str, Any]] | None = None,
+    ) -> Callable[[RawSample, tuple[Any, ...]], Any]:
         """Return a function that builds a sample from a raw sample and its restore key, as :meth:`build` does.
 
         Args:
             path: EPath of the dataset, for ``__sources__``.
             subflavors: Labels of all samples; they override those of ``dataset.yaml``.
+            values: Converts the stored parts of a sample, by its number; None if they are decoded as they are.
 
         Returns:
             A function that raises the errors of :meth:`build`.
         """
+        if values is not None:
+            build_values, convert = self.raw_builder(path, subflavors), values
+
+            def build_record(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+                parts = {name: part for name, part in convert(raw.parts, raw.number).items() if self.part_filter(name)}
+                return build_values(raw._replace(parts=parts), restore_key)
+
+            return build_record
         if self._is_plain:
             plain = self._plain_builder(path, subflavors)
             return _with_short_key(plain) if self._short_keys else plain

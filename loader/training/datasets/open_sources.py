@@ -14,12 +14,12 @@ from typing import Any
 
 from ...convert import sources
 from ...errors import ConfigError, EnergonError, StorageError
-from ...format.columns.column_files import column_names, read_record
+from ...format.columns.column_files import read_record
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.next_command import deciding_imports
-from ...format.documents.providers import is_metadataset, is_record_file
+from ...format.documents.providers import is_metadataset
 from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.open_join import open_join
@@ -30,7 +30,6 @@ from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
-from ...pipeline.reading.record_source import RecordSource
 from ...pipeline.reading.source import Source
 from ...samples.building.dataset_code import load_joiner
 from ...samples.building.described_dataset import RESERVED_ARGUMENTS
@@ -309,8 +308,7 @@ def _check_sample_type(source: Source, expected: type[Any]) -> None:
 
 
 def _open_dataset(request: LoadRequest, decoder: SampleDecoder | None) -> Source:
-    kind = RecordSource if is_record_file(request.path) else DatasetSource
-    return kind(request=request, decoder=decoder)
+    return DatasetSource(request=request, decoder=decoder)
 
 
 def _open_join(plan: LeafPlan, join: JoinPlan, decoder: SampleDecoder | None) -> JoinedSource:
@@ -355,9 +353,8 @@ def read_lazy_documents(source: Source, *, units: Iterable[str]) -> None:
 def _read_columns(source: DatasetSource, units: Iterable[str]) -> None:
     for unit in units:
         with suppress(EnergonError):
-            storage = source.folder.storage
-            if unit in column_names(storage):
-                _ = read_record(storage, unit)
+            if unit in source.folder.column_names():
+                _ = read_record(source.folder.storage, unit)
 
 
 @contextmanager

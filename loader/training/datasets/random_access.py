@@ -162,7 +162,7 @@ class RandomAccessDataset(Dataset[T_co]):
         first = 0
         found: list[int] = []
         for source in self._reader.sources:
-            if isinstance(source, DatasetSource):
+            if isinstance(source, DatasetSource) and source.folder.has_documents:
                 samples = np.array(source.folder.index.find(key), dtype=np.int64)
                 found += [first + position for part in positions_in(source, samples) for position in part.tolist()]
             first += source.samples

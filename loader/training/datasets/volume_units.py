@@ -88,7 +88,7 @@ def column_folder(source: Source) -> DatasetSource | None:
     """Return the prepared dataset that has the columns of a source: of a join, the primary one; None for files."""
     if isinstance(source, JoinedSource):
         source = source.members[0]
-    return source if isinstance(source, DatasetSource) else None
+    return source if isinstance(source, DatasetSource) and source.folder.has_documents else None
 
 
 def columns_of(source: Source) -> list[str]:

@@ -21,7 +21,7 @@ from ...format.nv_meta import FOLDER
 from ...format.records.record_file import open_record_path
 from ...format.shard_content import iter_jsonl_content
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.reading.record_source import RecordSource
+from ...pipeline.reading.dataset_source import DatasetSource
 from ...samples.building.dataset_code import dataset_class_of
 from ...samples.building.described_dataset import arguments_of_config, instantiate
 from ...samples.decoding.decoder import SampleDecoder
@@ -71,7 +71,7 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         return {name: value for name, value in self.__dict__.items() if name != "source"}
 
     @cached_property
-    def source(self) -> RecordSource:
+    def source(self) -> DatasetSource:
         """The source that the stages read."""
         request = LoadRequest(
             ref=DatasetRef(data_path(str(self.path))),
@@ -79,7 +79,7 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
             subflavors=self.subflavors,
             filter=self.filter_name,
         )
-        return RecordSource(request=request, decoder=self.decoder)
+        return DatasetSource(request=request, decoder=self.decoder)
 
     def as_file_store(self) -> FileStore[Any]:
         """Raise an error: the samples of a file have no names.

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from loader.dataset import tar as tar_dataset
 from loader.dataset.open_files import OpenFiles
 from loader.errors import FormatError, StorageError
 from loader.format.index.dataset_index import DatasetIndex
@@ -19,11 +20,11 @@ from loader.format.index.fresh_shard import open_fresh_shard
 from loader.format.index.layout import ShardEntry
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
-from loader.pipeline.reading import dataset_source as dataset_leaf, lane_reader
+from loader.pipeline.reading import lane_reader
+from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import ChunkReader, SourceTable
-from loader.pipeline.reading.source import ShardSource
 from loader.samples.building.sample_builder import RawSample
 from loader.storage.local import LocalStorage
 from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
@@ -194,7 +195,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         return Noting(file, read_at)
 
-    monkeypatch.setattr(dataset_leaf, "open_fresh_shard", opened)
+    monkeypatch.setattr(tar_dataset, "open_fresh_shard", opened)
     return found
 
 
@@ -226,7 +227,7 @@ def test_only_the_bytes_of_needed_parts_are_read(other: Path, reads: Any) -> Non
 def test_more_shards_than_can_be_open_are_read(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 4) for n in range(9)})
     dataset = reader(folder, plan=shuffled(repeats=True, buffer=100))
-    sources = cast("Sequence[ShardSource]", dataset.sources)
+    sources = cast("Sequence[DatasetSource]", dataset.sources)
     dataset.opened = SourceTable(sources), ChunkReader(sources, OpenFiles(3))
     running = dataset.open(lane(), {})
     expected = {sample[1]: sample for sample in raw_samples(folder)}

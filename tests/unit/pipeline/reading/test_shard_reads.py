@@ -154,7 +154,8 @@ def test_coalesced_and_single_reads_yield_the_same_samples(tmp_path: Path, parts
 def test_a_shard_cut_short_raises_at_the_sample_that_it_cuts(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 100)})
     some = chunk_of(folder, range(100))
-    opened = DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).open_shard(0)
+    dataset = DatasetSource(request=LoadRequest(ref=DatasetRef(str(folder)), split_part="train")).folder
+    opened = dataset.open_shard(dataset.index.shards[0])
     some._shards.add(0, opened)  # open it before it is cut
     os.truncate(folder / "a.tar", 70_000)
     found, samples = [], some.read(range(100), bool)

@@ -1,4 +1,4 @@
-"""RecordSource: the lines of a file as samples."""
+"""DatasetSource of a single file: its lines as samples."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from loader.format.documents.load_request import LoadRequest
 from loader.format.documents.subset import SampleRange
 from loader.format.jsonl.index import prepare_jsonl
 from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.decode import DecodeDataset
 from loader.pipeline.reading.order_plan import SequentialPlan
 from loader.pipeline.reading.read import ReadDataset
-from loader.pipeline.reading.record_source import RecordSource
 from loader.storage import open_storage
 from tests.unit.pipeline.stage_check import lane, values
 
@@ -33,7 +33,7 @@ def write_lines(folder: Path, text: bytes) -> Path:
     return folder / "x.jsonl"
 
 
-def samples(*sources: RecordSource) -> list[dict[str, Any]]:
+def samples(*sources: DatasetSource) -> list[dict[str, Any]]:
     return values(DecodeDataset(ReadDataset(sources, SequentialPlan(), worker_config=ONE)))
 
 
@@ -47,7 +47,7 @@ def lines(*numbers: int) -> bytes:
 
 def test_each_line_is_a_crude_sample_with_its_number_as_key(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(7, 8, 9))
-    found = samples(RecordSource(request=LoadRequest(ref=DatasetRef(str(path)), subflavors={"a": 1})))
+    found = samples(DatasetSource(request=LoadRequest(ref=DatasetRef(str(path)), subflavors={"a": 1})))
     assert ids(found) == [7, 8, 9]
     assert [sample["__key__"] for sample in found] == ["x.jsonl/0", "x.jsonl/1", "x.jsonl/2"]
     assert found[1]["__subflavors__"] == {"a": 1}
@@ -61,22 +61,24 @@ def test_each_line_is_a_crude_sample_with_its_number_as_key(tmp_path: Path) -> N
 )
 def test_whitespace_and_byte_order_marks_are_not_part_of_a_line(tmp_path: Path, text: bytes) -> None:
     path = write_lines(tmp_path, text)
-    assert ids(samples(RecordSource(request=LoadRequest(ref=DatasetRef(str(path)))))) == [0, 1]
-    raw = samples(RecordSource(request=LoadRequest(ref=DatasetRef(str(path))), decoder=None))
+    assert ids(samples(DatasetSource(request=LoadRequest(ref=DatasetRef(str(path)))))) == [0, 1]
+    raw = samples(DatasetSource(request=LoadRequest(ref=DatasetRef(str(path))), decoder=None))
     assert [sample["json"] for sample in raw] == [b'{"id": 0}', b'{"id": 1}']
 
 
 def test_a_subset_is_a_range_of_lines_and_part_of_its_identity(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(*range(10)))
-    some = RecordSource(request=LoadRequest(ref=DatasetRef(str(path)), subset=(SampleRange(start=3, stop=6),)))
+    some = DatasetSource(request=LoadRequest(ref=DatasetRef(str(path)), subset=(SampleRange(start=3, stop=6),)))
     assert (ids(samples(some)), some.samples) == ([3, 4, 5], 3)
     others = [
-        RecordSource(request=LoadRequest(ref=DatasetRef(str(path)), subset=(SampleRange(start=first, stop=first + 3),)))
+        DatasetSource(
+            request=LoadRequest(ref=DatasetRef(str(path)), subset=(SampleRange(start=first, stop=first + 3),))
+        )
         for first in (3, 4)
     ]
     assert [source.identity() == some.identity() for source in others] == [True, False]
     with pytest.raises(ConfigError, match="the subset of this file has no samples"):
-        RecordSource(request=LoadRequest(ref=DatasetRef(str(path)), subset=(SampleRange(start=3, stop=3),))).samples  # noqa: B018
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(path)), subset=(SampleRange(start=3, stop=3),))).samples  # noqa: B018
 
 
 def test_files_and_datasets_are_read_in_one_run(tmp_path: Path) -> None:
@@ -84,9 +86,9 @@ def test_files_and_datasets_are_read_in_one_run(tmp_path: Path) -> None:
     one, other = write_lines(tmp_path, lines(1, 2)), write_lines(tmp_path / "other", lines(3))
     assert ids(
         samples(
-            RecordSource(request=LoadRequest(ref=DatasetRef(str(one)))),
-            RecordSource(request=LoadRequest(ref=DatasetRef(str(other)))),
-            RecordSource(request=LoadRequest(ref=DatasetRef(str(one)))),
+            DatasetSource(request=LoadRequest(ref=DatasetRef(str(one)))),
+            DatasetSource(request=LoadRequest(ref=DatasetRef(str(other)))),
+            DatasetSource(request=LoadRequest(ref=DatasetRef(str(one)))),
         )
     ) == [1, 2, 3, 1, 2]
 
@@ -95,14 +97,14 @@ def test_an_unprepared_or_changed_file_is_refused(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(1, 2, 3))
     (tmp_path / "new.jsonl").write_bytes(lines(1))
     with pytest.raises(FormatError, match="has no index yet"):
-        RecordSource(request=LoadRequest(ref=DatasetRef(str(tmp_path / "new.jsonl")))).samples  # noqa: B018
-    source = RecordSource(request=LoadRequest(ref=DatasetRef(str(path))))
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(tmp_path / "new.jsonl")))).samples  # noqa: B018
+    source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(path))))
     assert source.samples == 3
     path.write_bytes(lines(1, 2, 3, 4))
     with pytest.raises(FormatError, match=r"has changed since it was indexed: it had 30 bytes, now 40"):
-        source.open_shard(0)
+        source.folder.open_shard(source.folder.index.shards[0])
     with pytest.raises(FormatError, match=r"expected a file of 30 bytes, found 40"):
-        RecordSource(request=LoadRequest(ref=DatasetRef(str(path)))).samples  # noqa: B018
+        DatasetSource(request=LoadRequest(ref=DatasetRef(str(path)))).samples  # noqa: B018
 
 
 @pytest.mark.parametrize("offsets", [(20, 10), (1 << 63, 20), ((1 << 64) - 1, 20), (0, 20), (31, 20)], ids=str)
@@ -110,13 +112,13 @@ def test_an_index_whose_offsets_do_not_ascend_is_refused(tmp_path: Path, offsets
     path = write_lines(tmp_path, lines(1, 2, 3))
     np.array([0, *offsets, 30], "<u8").tofile(tmp_path / "x.jsonl.idx")
     with pytest.raises(FormatError, match="the index of this file is damaged"):
-        samples(RecordSource(request=LoadRequest(ref=DatasetRef(str(path)))))
+        samples(DatasetSource(request=LoadRequest(ref=DatasetRef(str(path)))))
 
 
 def test_a_line_that_is_not_json_fails_with_its_key(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(1, 2))
     path.write_bytes(lines(1) + b'{"id":.2}\n')
-    source = RecordSource(request=LoadRequest(ref=DatasetRef(str(path))))
+    source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(path))))
     raw = ReadDataset([source], SequentialPlan(), worker_config=ONE).open(lane(), {})
     raw.next()
     with pytest.raises(SampleError, match=r"x\.jsonl/1"):
@@ -124,7 +126,7 @@ def test_a_line_that_is_not_json_fails_with_its_key(tmp_path: Path) -> None:
 
 
 def test_a_pickled_source_drops_open_handles(tmp_path: Path) -> None:
-    source = RecordSource(request=LoadRequest(ref=DatasetRef(str(write_lines(tmp_path, lines(*range(5000)))))))
+    source = DatasetSource(request=LoadRequest(ref=DatasetRef(str(write_lines(tmp_path, lines(*range(5000)))))))
     assert source.samples == 5000
     assert len(pickle.dumps(source)) < 1500
     assert pickle.loads(pickle.dumps(source)).identity() == source.identity()

@@ -154,6 +154,15 @@ class DatasetSource:
         return [shard.name for shard in self.folder.index.shards]
 
     @property
+    def shard_starts(self) -> list[int]:
+        """Number of the first sample of each shard, in the index."""
+        return [shard.first_sample for shard in self.folder.index.shards]
+
+    def bare_key(self, index: int) -> str:
+        """Return the key of a sample in its shard, by its number in the index."""
+        return self.folder.index.key(index)
+
+    @property
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
         return SourceStores(
@@ -324,6 +333,10 @@ class DatasetSource:
     def full_key(self, index: int) -> str:
         """Return ``shard/key`` of a sample by its number in the index."""
         return self.folder.index.full_key(index)
+
+    def find(self, key: str) -> list[int]:
+        """Return the numbers in the index of the samples that have a key, ascending."""
+        return self.folder.index.find(key)
 
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""

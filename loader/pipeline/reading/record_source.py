@@ -17,7 +17,7 @@ from ...format.documents.load_request import LoadRequest, resolve_key_format
 from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows, open_file_filter
 from ...format.index.locations import SampleLocations
-from ...format.records.record_file import RecordFile, locations_of, open_record_path
+from ...format.records.record_file import RecordFile, locations_of, open_record_path, record_number
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
 from ...samples.source_info import SourceInfo
@@ -140,6 +140,15 @@ class RecordSource:
         """Name of the file."""
         return [self._file.name]
 
+    @property
+    def shard_starts(self) -> list[int]:
+        """0: the file has all samples."""
+        return [0]
+
+    def bare_key(self, index: int) -> str:
+        """Return the number of a sample, as text."""
+        return str(index)
+
     def locate(self, indexes: IntArray, found: SampleLocations | None = None) -> SampleLocations:
         """Locate samples; append them to ``found`` if it is given.
 
@@ -200,6 +209,11 @@ class RecordSource:
     def full_key(self, index: int) -> str:
         """Return the number of a sample: files of samples have no other key."""
         return str(index)
+
+    def find(self, key: str) -> list[int]:
+        """Return the number that a key names: ``"3"`` or ``"texts.jsonl/3"``."""
+        number = record_number(key, self._file.name, len(self._file))
+        return [] if number is None else [number]
 
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""

@@ -131,6 +131,9 @@ class Source(Protocol):
     def full_key(self, index: int) -> str:
         """Return ``shard/key`` of a sample by its number in the index, or what names it without an index."""
 
+    def find(self, key: str) -> list[int]:
+        """Return the numbers in the index of the samples that have a key, ascending."""
+
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""
 
@@ -144,6 +147,13 @@ class ShardSource(Source, Protocol):
     @property
     def shard_names(self) -> list[str]:
         """Names of the dataset's shards, by number."""
+
+    @property
+    def shard_starts(self) -> list[int]:
+        """Number of the first sample of each shard, in the index."""
+
+    def bare_key(self, index: int) -> str:
+        """Return the key of a sample in its shard, by its number in the index."""
 
     def locate(self, indexes: IntArray, found: SampleLocations | None = None) -> SampleLocations:
         """Locate the needed parts of samples, by their numbers in the index; append to ``found`` if it is given."""

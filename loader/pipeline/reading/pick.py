@@ -113,11 +113,10 @@ class _Picking:
 
     def read_one(self, position: int) -> Raw:
         """Read one sample, without the search that locates many."""
-        number = bisect_right(self._starts, position) - 1
+        number, index = self.index_of(position)
         source = self._sources[number]
         if isinstance(source, JoinedSource):
             return next(self.read([position]))[0]
-        index = self._table.index_number(number, position - self._starts[number])
         shards = cast("ShardSource", source)
         shard = bisect_right(self._starts_of_shards(number, shards), index) - 1
         name, files = (number << _FILE_SHIFT) + shard, self._definition.pool.shards
@@ -128,6 +127,11 @@ class _Picking:
         return RawSample(
             number, index, shards.shard_names[shard], shards.bare_key(index), shards.read_far_apart(file, index)
         )
+
+    def index_of(self, position: int) -> tuple[int, int]:
+        """Return the number of a sample's source, and its number in the index."""
+        number = bisect_right(self._starts, position) - 1
+        return number, self._table.index_number(number, position - self._starts[number])
 
     def _starts_of_shards(self, number: int, source: ShardSource) -> list[int]:
         starts = self._shard_starts.get(number)

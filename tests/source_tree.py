@@ -40,6 +40,7 @@ LAYERS = (
     "loader.pipeline",
     "loader.training",
     "loader.inspect",
+    "loader.notebook",
     "loader.integrations",
     "energon_cli",
     ALIAS,

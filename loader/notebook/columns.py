@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..arrays import IntArray
+from ..dataset.records import SingleFile
 from ..errors import ConfigError, SampleError
 from ..format.columns.column import Column, open_column
-from ..format.documents.messages import did_you_mean
 from .leaf import Leaf
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow as pa
 
     from .opened_dataset import OpenedDataset
 
@@ -60,48 +60,48 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
             FormatError: A column is damaged, or of other shards.
         """
         pieces = [_values(column, numbers) for column, numbers in self.opened(name)]
-        return pieces[0] if len(pieces) == 1 else np.ma.concatenate(pieces) if _masked(pieces) else np.concatenate(pieces)
+        if len(pieces) == 1:
+            return pieces[0]
+        is_masked = any(isinstance(piece, np.ma.MaskedArray) for piece in pieces)
+        joined: npt.NDArray[Any] = (np.ma.concatenate if is_masked else np.concatenate)(pieces)
+        return joined
 
     def opened(self, name: str) -> list[tuple[Column, IntArray | None]]:
         """Return a column of each dataset, and the numbers of the samples; errors are those of ``[name]``."""
         indexes = self._indexes()
         if not indexes:
             raise ConfigError(f"there is no column {name!r}: the metadataset has no datasets")
-        return [(open_column(leaf.first.storage, leaf.first.index, self._known(leaf, name)), numbers) for leaf, numbers in indexes]
-
-    def _known(self, leaf: Leaf, name: str) -> str:
-        names = leaf.first.column_names()
-        if name in names:
-            return name
-        raise ConfigError(
-            f"there is no column {name!r}{did_you_mean(name, names) if names else ': the dataset has none'}",
-            at=leaf.first.path,
-            hint=f"energon stats {leaf.first.path} --write {name} writes a column",
-        )
+        return [(_open(leaf, name), numbers) for leaf, numbers in indexes]
 
     def __repr__(self) -> str:
         return f"Columns({', '.join(self._names())})"
 
 
+def _open(leaf: Leaf, name: str) -> Column:
+    dataset = leaf.first
+    if isinstance(dataset, SingleFile):
+        raise ConfigError(f"there is no column {name!r}: a single file has no columns", at=dataset.path)
+    return open_column(dataset.storage, dataset.index, name)
+
+
 def _values(column: Column, numbers: IntArray | None) -> npt.NDArray[Any]:
-    values = column.values if numbers is None else np.asarray(column.values)[numbers]
+    values = column.values if numbers is None else column.values[_rows(numbers)]
     if column.record.categories:
         texts = np.array([*column.record.categories, None], dtype=object)
         known = (values >= 0) & (values < len(texts) - 1)
         return texts[np.where(known, values, -1)]
     if column.record.missing is None:
         return values
-    masked: npt.NDArray[Any] = np.ma.masked_equal(values, column.record.missing)
-    return masked
+    return np.ma.MaskedArray(values, mask=values == column.record.missing, copy=False)
 
 
-def _masked(pieces: Iterable[npt.NDArray[Any]]) -> bool:
-    return any(isinstance(piece, np.ma.MaskedArray) for piece in pieces)
+def _rows(numbers: IntArray) -> slice | IntArray:
+    """Return neighbours as a slice, which copies nothing."""
+    is_run = len(numbers) and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1 and (np.diff(numbers) == 1).all()
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if is_run else numbers
 
 
-def arrow_table(
-    dataset: OpenedDataset, columns: Sequence[str] | None, *, parts: Sequence[str], keys: bool
-) -> pyarrow.Table:
+def arrow_table(dataset: OpenedDataset, columns: Sequence[str] | None, *, parts: Sequence[str], keys: bool) -> pa.Table:
     """Return columns, parts and keys as a table; see :meth:`.OpenedDataset.to_arrow`."""
     try:
         import pyarrow as pa
@@ -110,7 +110,7 @@ def arrow_table(
 
     table: dict[str, Any] = {}
     if keys:
-        table["key"] = pa.array([key for leaf, some in dataset._indexes() for key in _keys(leaf, some)], pa.string())
+        table["key"] = pa.array([key for leaf, some in dataset.indexes() for key in _keys(leaf, some)], pa.string())
     for name in dataset.columns if columns is None else columns:
         pieces = [_arrow(column, numbers) for column, numbers in dataset.columns.opened(name)]
         table[name] = pa.chunked_array(pieces).combine_chunks() if len(pieces) > 1 else pieces[0]
@@ -128,7 +128,7 @@ def _keys(leaf: Leaf, numbers: IntArray | None) -> Iterator[str]:
     return map(index.full_key, range(len(index)) if numbers is None else numbers.tolist())
 
 
-def _arrow(column: Column, numbers: IntArray | None) -> pyarrow.Array:
+def _arrow(column: Column, numbers: IntArray | None) -> pa.Array:
     import pyarrow as pa
 
     rows: Any = slice(None) if numbers is None else numbers
@@ -142,7 +142,7 @@ def _arrow(column: Column, numbers: IntArray | None) -> pyarrow.Array:
 
 def _texts(dataset: OpenedDataset, number: int, names: Sequence[str]) -> dict[str, str | None]:
     """Return parts of a sample as text; None for those that it lacks."""
-    leaf, index = dataset._place(number)
+    leaf, index = dataset.place(number)
     parts, texts = leaf.parts(index, names), {}
     for name in names:
         data = parts.get(name)

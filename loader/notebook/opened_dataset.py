@@ -33,7 +33,7 @@ from ..training.datasets.open_sources import DatasetArguments, open_sources
 from .leaf import Leaf, SampleLocation, WholeDataset
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow as pa
 
     from .browse_frame import BrowseFrame
     from .columns import Columns
@@ -218,16 +218,21 @@ class OpenedDataset(NumberedSamples[Any]):
         error = unknown_key_error([self._leaves[0].first], [key], at="") if len(self._leaves) == 1 else None
         return "" if error is None or "; did" not in error.message else f"; did{error.message.rpartition('; did')[2]}"
 
+    def key(self, number: int) -> str:
+        """Return the key of a sample, ``<shard>/<key>``, without reading it."""
+        leaf, index = self.place(number)
+        return leaf.source.full_key(index)
+
     @cached_property
     def _first_positions(self) -> list[int]:
         return [0, *accumulate(leaf.source.samples for leaf in self._leaves)][:-1]
 
-    def _place(self, number: int) -> tuple[Leaf, int]:
+    def place(self, number: int) -> tuple[Leaf, int]:
         """Return the dataset of a sample, and its number in the index or join."""
         leaf, index = self._reader.picking.index_of(self._position(number))
         return self._leaves[leaf], index
 
-    def _indexes(self) -> Iterator[tuple[Leaf, IntArray | None]]:
+    def indexes(self) -> Iterator[tuple[Leaf, IntArray | None]]:
         """Yield each dataset with the numbers of its samples in the first dataset's index; None for all, in order."""
         for leaf, first in zip(self._leaves, self._first_positions, strict=True):
             source = leaf.source
@@ -303,7 +308,7 @@ class OpenedDataset(NumberedSamples[Any]):
             FormatError: The shard has changed since it was indexed, or is damaged.
             StorageError: The shard is missing or cannot be read.
         """
-        leaf, index = self._place(number)
+        leaf, index = self.place(number)
         return leaf.parts(index)
 
     def read(self, number: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
@@ -313,12 +318,12 @@ class OpenedDataset(NumberedSamples[Any]):
             MissingFileError: The sample has no such part; it is a ``KeyError``.
             Exception: As for :meth:`parts`.
         """
-        leaf, index = self._place(number)
+        leaf, index = self.place(number)
         return leaf.read(index, part, start, stop)
 
     def where_is(self, number: int) -> SampleLocation:
         """Return where the bytes of a sample lie: its shard, and the offsets and sizes of its parts."""
-        leaf, index = self._place(number)
+        leaf, index = self.place(number)
         return leaf.where_is(index)
 
     # ------------------------------------------------------------------------------------------------- the dataset
@@ -350,7 +355,7 @@ class OpenedDataset(NumberedSamples[Any]):
         """The columns by name: arrays with a value for each sample."""
         from .columns import Columns
 
-        return Columns(lambda: list(self._indexes()))
+        return Columns(lambda: list(self.indexes()))
 
     def select(
         self,
@@ -423,7 +428,7 @@ class OpenedDataset(NumberedSamples[Any]):
 
     def to_arrow(
         self, columns: Sequence[str] | None = None, *, parts: Sequence[str] = (), keys: bool = False
-    ) -> pyarrow.Table:
+    ) -> pa.Table:
         """Return columns, and parts that are short texts, as an Arrow table, which pandas and polars take.
 
         Args:
@@ -462,7 +467,7 @@ class OpenedDataset(NumberedSamples[Any]):
     def _info(self) -> str:
         from .shown import info_text
 
-        return info_text(self._request, len(self), len(self.excluded), self._selection)
+        return info_text(self, self._request, self._selection)
 
     def __repr__(self) -> str:
         return self._info

@@ -46,9 +46,7 @@ def index_temporarily(
     return index_tars(path, index, on_progress, keys=keys), index
 
 
-def index_tars(
-    path: str, index: str, on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()
-) -> str:
+def index_tars(path: str, index: str, on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()) -> str:
     """Index tar shards that are not prepared in a folder, and return the folder of the shards.
 
     Args:

@@ -41,6 +41,7 @@ LAYERS = (
     "loader.training",
     "loader.inspect",
     "loader.notebook",
+    "loader.testing",
     "loader.integrations",
     "energon_cli",
     ALIAS,

@@ -1,11 +1,5 @@
 # The public names of this package, each with the module that defines it.
 
-from ..samples.picture import (
-    Picture as Picture,
-    PictureError as PictureError,
-    array_picture as array_picture,
-    encoded_picture as encoded_picture,
-)
 from .browse.page_document import sample_document as sample_document
 from .facts import (
     dataset_facts as dataset_facts,

@@ -16,6 +16,7 @@ from ..dataset.query import SampleQuery, find_samples, samples_of_keys
 from ..dataset.records import as_bytes
 from ..errors import SampleError
 from ..format.dataset_ref import DatasetRef
+from ..format.documents.providers import format_of
 from ..pipeline.reading.dataset_source import DatasetSource
 from ..pipeline.reading.joined_source import JoinedSource
 from ..pipeline.reading.record_source import RecordSource
@@ -38,7 +39,7 @@ class PartRange:
 
     Attributes:
         offset: First byte in the shard; None for a value of a Parquet file.
-        size_bytes: Number of bytes.
+        size_bytes: Number of bytes; of a line of a JSONL file with its line break.
     """
 
     offset: int | None
@@ -150,7 +151,7 @@ class Leaf:
             names: The parts to read, if the sample has them; None for all.
         """
         return {
-            f"{member.prefix}{name}": as_bytes(value)
+            f"{member.prefix}{name}": _stored_bytes(value)
             for member in self._members(index)
             for name, value in member.dataset.read_parts(
                 member.number, None if names is None else _without(member.prefix, names)
@@ -166,8 +167,11 @@ class Leaf:
         known: list[str] = []
         for member in self._members(index):
             if part.startswith(member.prefix):
+                name = part.removeprefix(member.prefix)
                 try:
-                    return member.dataset.read(member.number, part.removeprefix(member.prefix), start, stop)
+                    if format_of(member.dataset.path) == "binidx":  # of which a dataset reads the text
+                        return _stored_bytes(member.dataset.read_parts(member.number)[name])[start:stop]
+                    return member.dataset.read(member.number, name, start, stop)
                 except KeyError as error:
                     if isinstance(error, SampleError):
                         raise
@@ -191,6 +195,11 @@ class Leaf:
 
 
 _FIELDS = ("dataset", "shard", "key", "number", "parts")
+
+
+def _stored_bytes(value: Any) -> bytes:
+    """Return the bytes of a part: of tokens as they are stored, of a text in UTF-8, of other values as JSON."""
+    return value.tobytes() if isinstance(value, np.ndarray) else as_bytes(value)
 
 
 def _without(prefix: str, names: Sequence[str]) -> list[str]:

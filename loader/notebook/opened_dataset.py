@@ -219,9 +219,9 @@ class OpenedDataset(NumberedSamples[Any]):
         return "" if error is None or "; did" not in error.message else f"; did{error.message.rpartition('; did')[2]}"
 
     def key(self, number: int) -> str:
-        """Return the key of a sample, ``<shard>/<key>``, without reading it."""
+        """Return the key of a sample, ``<shard>/<key>``, without reading it; of a row of a join, its first one's."""
         leaf, index = self.place(number)
-        return leaf.source.full_key(index)
+        return leaf.first.index.full_key(int(leaf.numbers(np.array([index]))[0]))
 
     @cached_property
     def _first_positions(self) -> list[int]:
@@ -301,7 +301,7 @@ class OpenedDataset(NumberedSamples[Any]):
     def parts(self, number: int) -> dict[str, bytes]:
         """Return the bytes of all parts of a sample by name; in a join, after the name of the member and a slash.
 
-        Values of Parquet files are text in UTF-8, or JSON.
+        Tokens are the numbers as the file stores them. Values of Parquet files are text in UTF-8, or JSON.
 
         Raises:
             IndexError: There is no such number.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import click
 
 from loader.errors import escape_controls
+from loader.inspect import print_table
 
 from .ascii_text import AsciiStream, is_ascii_only
 from .settings import break_between_words, name_program, output_settings
@@ -166,47 +167,6 @@ def _supports_truecolor() -> bool:
     """
     terminal = os.environ.get("TERM", "")
     return terminal.startswith(_TRUECOLOR_TERMS) and os.environ.get("TERM_PROGRAM") != "Apple_Terminal"
-
-
-def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a table whose columns break words only if the longest words are wider than the console.
-
-    When piped, the spaces that pad its last column are stripped.
-
-    Args:
-        console: The console.
-        headings: A heading for each column; of numbers, which are aligned to the right, with ``>`` before it.
-        rows: Strings and renderables for each row.
-    """
-    from rich.measure import measure_renderables
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(headings))
-    for heading in headings:
-        table.add_column(heading.removeprefix(">"), justify="right" if heading[:1] == ">" else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(escape_controls(cell) if isinstance(cell, str) else cell for cell in row))
-    # A column needs the width of its longest word; of numbers, that of its longest line.
-    longest, widths = [], []
-    for column in table.columns:
-        head, cells = (
-            measure_renderables(console, console.options, [*some]) for some in ([column.header], column.cells)
-        )
-        widths.append(max(head.maximum, cells.maximum))
-        longest.append(max(head.minimum, cells.maximum if column.justify == "right" else cells.minimum))
-    room = console.width - 2 * (len(widths) - 1)
-    least = longest if sum(longest) <= room else [1] * len(widths)
-    while sum(widths) > room and (wide := [at for at, width in enumerate(widths) if width > least[at]]):
-        widths[max(wide, key=widths.__getitem__)] -= 1  # take from the widest column
-    for column, width in zip(table.columns, widths, strict=True):
-        column.width = width or None
-    if console.is_terminal:
-        console.print(table)
-        return
-    with console.capture() as capture:
-        console.print(table)
-    for line in capture.get().splitlines():
-        console.file.write(f"{line.rstrip()}\n")  # print() would escape the colours of --color always
 
 
 def print_json(document: Any, *, in_one_line: bool = False) -> None:

@@ -36,6 +36,7 @@ from .metadataset.joins.prepare_metadataset import (
     prepare_recipe as prepare_recipe,
 )
 from .metadataset.plans.traverse import traverse_metadataset as traverse_metadataset
+from .notebook.opened_dataset import OpenedDataset as OpenedDataset, open_dataset as open_dataset
 from .order.index_permutation import (
     permute as permute,
     permute_array as permute_array,

@@ -41,6 +41,8 @@ LAYERS = (
     "loader.pipeline",
     "loader.training",
     "loader.inspect",
+    "loader.notebook",
+    "loader.testing",
     "loader.integrations",
     "energon_cli",
     ALIAS,

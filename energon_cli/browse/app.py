@@ -33,8 +33,9 @@ from .served import Served
 
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors "
 )
+_NO_FRAMES, _FRAMES_HERE = "'none'", "http://127.0.0.1:* http://localhost:*"
 _MAX_COOKIE_AGE_S = 30 * 24 * 3600
 
 
@@ -92,6 +93,7 @@ def serve_pages(
     host: str,
     token: str,
     edit: bool,
+    embed: bool = False,
     on_start: Callable[[], None],
 ) -> None:
     """Serve pages until Ctrl-C or SIGTERM, then end the worker processes.
@@ -102,12 +104,14 @@ def serve_pages(
         host: The address that the caller named; requests to other hosts are refused.
         token: Secret of the URL; requests without it are refused.
         edit: Allow to exclude and tag samples.
+        embed: Allow pages of this machine to show these in a frame.
         on_start: Called once pages are served.
     """
     thumbnails = ThumbnailPool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
     readers = ReaderPool(workers=2)
     served = Served(catalogue, thumbnails=thumbnails, readers=readers, edit=edit)
-    app = Guard(make_application(served), token=token, host=host, port=listener.getsockname()[1])
+    port, application = listener.getsockname()[1], make_application(served)
+    app = Guard(application, token=token, host=host, port=port, embed=embed)
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -155,12 +159,14 @@ class Guard:
         token: Must come as a cookie, a bearer token, or once as ``?token=``.
         host: The host that the server was told to listen at.
         port: Its port; servers of several ports have cookies of their own.
+        embed: Allow pages of this machine to show its pages in a frame.
     """
 
-    def __init__(self, app: ASGIApp, *, token: str, host: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, host: str, port: int, embed: bool = False) -> None:
         self._app = app
         self._token = token
         self._names = {host.lower(), socket.gethostname().lower()}
+        self._policy = _PAGE_POLICY + (_FRAMES_HERE if embed else _NO_FRAMES)
         self._cookie = f"energon_browse_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -173,7 +179,7 @@ class Guard:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                headers.setdefault("Content-Security-Policy", _PAGE_POLICY)
+                headers.setdefault("Content-Security-Policy", self._policy)
                 headers.setdefault("Cache-Control", "no-store")
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"

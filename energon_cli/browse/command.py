@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one (default).")
 @click.option("--open/--no-open", "opens", default=True, help="Open the browser (default on a terminal).")
 @click.option("--edit", is_flag=True, help="Allow to exclude and tag samples; else nothing is written.")
+@click.option("--embed", is_flag=True, help="Allow pages of this machine, such as notebooks, to show it in a frame.")
 @click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")
 @shared_options("json", help="Print a line of JSON once pages are served.")
 @dataset_options("dataset_config", "split_config", "meta_folder")
@@ -35,6 +36,7 @@ def browse(
     port: int,
     opens: bool,
     edit: bool,
+    embed: bool,
     token: str | None,
     as_json: bool,
 ) -> None:
@@ -93,7 +95,7 @@ def browse(
             click.launch(url)
 
     try:
-        serve_pages(catalogue, listener, host=host, token=token, edit=edit, on_start=show)
+        serve_pages(catalogue, listener, host=host, token=token, edit=edit, embed=embed, on_start=show)
     finally:
         catalogue.close()
 

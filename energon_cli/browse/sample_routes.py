@@ -12,7 +12,6 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from loader.dataset.query import SampleQuery, find_samples
-from loader.inspect import PictureError
 from loader.inspect.browse import (
     BrowsedDataset,
     PartAddress,
@@ -24,6 +23,7 @@ from loader.inspect.browse import (
     tag_samples,
 )
 from loader.inspect.exclude import ExcludeRequest, exclude
+from loader.samples import PictureError
 
 from .requests import MAX_RANGE_BYTES, byte_range, etag, integer, json_answer, selection_of
 from .served import Served

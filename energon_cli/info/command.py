@@ -46,9 +46,10 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) 
             energon info /data/coco --json | jq .samples
     """
     from loader.format import usable_cores
-    from loader.inspect import path_facts
+    from loader.inspect import path_facts, show_facts
 
     from ..console import output_console, print_json
+    from ..links import linked_path
     from ..progress import ProgressBar
 
     documents = []
@@ -58,11 +59,10 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) 
             facts = path_facts(ref, workers=usable_cores(), on_progress=bar.update)
         documents.append(facts)
         if not as_json:
-            from .report import show_facts
-
             if number:
                 click.echo()
-            show_facts(output_console(), facts)
+            console = output_console()
+            show_facts(console, facts, linked_path(console, facts["path"]))
     if as_json:
         print_json(documents[0] if len(refs) == 1 else {"datasets": documents})
     if any(facts.get("faults") or facts.get("damaged") for facts in documents):

@@ -79,11 +79,11 @@ def show_lint(
         pages: The pages of samples, which findings link to; None for none.
     """
     from loader.format.media import TRAITS
+    from loader.inspect import print_part_sets
     from loader.lint import FindingGroup, group_findings
 
     from ..console import show_note
     from ..links import supports_links
-    from ..part_sets import print_part_sets
 
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loader.inspect import asked_shares, format_bytes, format_count, format_percent, plural
+from loader.inspect import asked_shares, format_bytes, format_count, format_percent, plural, print_part_sets
 
 from ..console import escape_controls, print_table, show_note, show_warning
-from ..part_sets import print_part_sets
 from ..settings import output_settings
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from loader.inspect import PictureError, SampleView
+from loader.inspect import SampleView
+from loader.samples import PictureError
 
 from ..ascii_text import in_ascii
 from ..console import escape_controls

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field as dataclass_field
 from typing import TYPE_CHECKING
 
-from loader.inspect import FieldView, Picture, PictureError, SampleView
+from loader.inspect import FieldView, SampleView
+from loader.samples import Picture, PictureError
 
 from ..ascii_text import in_ascii, is_ascii_only
 from ..console import escape_controls

@@ -26,12 +26,6 @@ from .media_summary import (
     media_folder_facts as media_folder_facts,
 )
 from .metadataset import metadataset_facts as metadataset_facts
-from .picture import (
-    Picture as Picture,
-    PictureError as PictureError,
-    array_picture as array_picture,
-    encoded_picture as encoded_picture,
-)
 from .prepare_choices import (
     Choices as Choices,
     FieldQuestion as FieldQuestion,
@@ -52,6 +46,7 @@ from .prepare_choices import (
     view_first_sample as view_first_sample,
     with_printed_names as with_printed_names,
 )
+from .report import show_facts as show_facts
 from .sample_view import (
     PreviewRequest as PreviewRequest,
     SampleView as SampleView,
@@ -66,6 +61,7 @@ from .sampled_contents import (
     field_map_warnings as field_map_warnings,
     inspect_folder as inspect_folder,
 )
+from .tables import print_part_sets as print_part_sets, print_table as print_table
 from .text import (
     format_bytes as format_bytes,
     format_count as format_count,

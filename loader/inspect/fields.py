@@ -14,8 +14,8 @@ from typing import Any
 from ..accounting.kinds import TORCH, kind_of_name, part_extension
 from ..accounting.large_parts import LargePart
 from ..format.documents.conversation import Turn
+from ..samples.picture import Picture, PictureError, array_picture, encoded_picture, image_facts
 from .media_views import Waveform, encoded_media_views, media_views
-from .picture import Picture, PictureError, array_picture, encoded_picture, image_facts
 from .text import format_bytes, plural
 
 _TEXT_EXTENSIONS = frozenset(

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from ..format.media.metadata import AVMetadata
-from .picture import Picture, PictureError, shrink_to_rgb
+from ..samples.picture import Picture, PictureError, shrink_to_rgb
 from .text import av_text
 
 if TYPE_CHECKING:

@@ -29,6 +29,12 @@ from .hooks import (
     restores_seeds as restores_seeds,
     set_hook_context as set_hook_context,
 )
+from .picture import (
+    Picture as Picture,
+    PictureError as PictureError,
+    array_picture as array_picture,
+    encoded_picture as encoded_picture,
+)
 from .sample_dataclass import (
     ExtendableDataclassMixin as ExtendableDataclassMixin,
     PinMemoryMixin as PinMemoryMixin,

@@ -45,6 +45,11 @@ class SummaryMixin:
 
         return summarize(self)
 
+    def _repr_html_(self) -> str:
+        from .sample_html import sample_html  # imports torch
+
+        return sample_html(self)
+
 
 class TagsMixin:
     """Dataclass whose ``__subflavors__`` have a second name, ``__tags__``."""

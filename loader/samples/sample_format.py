@@ -135,6 +135,17 @@ def summarize(sample: Any) -> str:
     return "\n".join([*lines[:_SUMMARY_LINES], *(["…"] if len(lines) > _SUMMARY_LINES else [])])
 
 
+def shown_values(sample: Any) -> list[tuple[str, Any, str]]:
+    """Return the fields that a sample or batch shows, or the value itself: name, value, and a summary of some lines."""
+    hidden = _hidden(sample)
+    named = [(str(name), value) for name, value in _named_values(sample) if name not in hidden]
+    shown = named[:_SUMMARY_LINES] or [("", sample)]
+    return [
+        (name, value, "\n".join(islice(_summary(value, "", "", _SUMMARY_DEPTH), _SUMMARY_ITEMS)))
+        for name, value in shown
+    ]
+
+
 def _summary(value: Any, name: str, indent: str, depth: int) -> Iterator[str]:
     first = indent + (f"{name}: " if name else "")
     if isinstance(value, Tensor | np.ndarray):

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pytest
 from rich.console import Console
 
-from energon_cli.info.report import show_metadataset
+from loader.inspect.report import show_metadataset
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix

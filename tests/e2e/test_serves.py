@@ -29,12 +29,12 @@ from loader import (
     get_loader,
     get_savable_loader,
 )
+from loader.testing.stage import Values
 from tests.cli.run_energon import RunEnergon, run_in_this_process
 from tests.e2e.drawing_encoders import PackingTwice, Restorable, Skipping
 from tests.e2e.drawing_pipelines import Build, Data, blend_of_samples, limited, train, val, write_data
 from tests.e2e.rank_processes import RankProcesses, rank_processes
 from tests.elastic_runs import fingerprint, through_json
-from tests.unit.pipeline.stage_check import Values
 
 LANES = 8
 

@@ -23,11 +23,11 @@ from loader import (
 )
 from loader.samples.batching.device_copy import DeviceCopies
 from loader.samples.nested_values import map_values
+from loader.testing.stage import Values
 from tests.e2e.drawing_encoders import PackingTwice, Skipping
 from tests.e2e.drawing_pipelines import Build, Data, limited, train, val, write_data
 from tests.elastic_runs import fingerprint, through_json
 from tests.representative import every_value_once
-from tests.unit.pipeline.stage_check import Values
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 

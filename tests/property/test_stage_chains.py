@@ -22,7 +22,7 @@ from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
 from loader.samples.hooks import hook_context, stateless
-from tests.unit.pipeline.stage_check import Values, check_resumes
+from loader.testing.stage import Values, check_resumes
 
 Item = tuple[Any, ...]  # its last element is an integer, which determines what the functions below do
 

@@ -17,9 +17,9 @@ from loader.storage import Storage, open_storage
 from loader.storage.remote import RemoteStorage, remember_options
 from loader.storage.remote.clients import choice
 from loader.storage.remote.options import OPTIONS_VARIABLE
+from loader.testing.storage import StorageContract, write
 from tests.e2e.dataset_tree import write_tar
 from tests.object_server import FaultPlan, ObjectServer
-from tests.storage_contract import StorageContract, write
 
 from .conftest import AZURE_KEY
 

@@ -10,8 +10,8 @@ import pytest
 
 from loader import get_loader, get_savable_loader, get_val_dataset, get_val_datasets
 from loader.shared_signatures import takes_arguments_of
+from loader.testing.stage import Values
 from loader.training.workers.stream_options import LoaderKeywords, StreamOptions
-from tests.unit.pipeline.stage_check import Values
 
 
 def test_type_checkers_know_every_option_of_a_loader() -> None:

@@ -42,8 +42,24 @@ def index_temporarily(
     path = ref.path
     if not is_tar_file(path) and not is_unprepared(ref.storage(), ref):
         return None
-    tars = find_tars(path)
     index = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_INDEX))
+    return ref.moved(index_tars(path, index, on_progress, keys=keys), index)
+
+
+def index_tars(path: str, index: str, on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()) -> str:
+    """Index tar shards that are not prepared in a folder, and return the folder of the shards.
+
+    Args:
+        path: A folder of tar files, or a tar file.
+        index: An empty folder, to use instead of ``.nv-meta``.
+        on_progress: As in :func:`index_temporarily`.
+        keys: As in :func:`index_temporarily`.
+
+    Raises:
+        FormatError: Shards are damaged.
+        StorageError: The folder has no tar files, or the disk of the index is full.
+    """
+    tars = find_tars(path)
     folder, names = path, {shard.name for shard in tars.shards for key in keys if key.startswith(f"{shard.name}/")}
     if tars.is_file:
         storage, name = open_parent(path)
@@ -54,4 +70,4 @@ def index_temporarily(
     run_prepare(
         PreparePlan(path=folder, workers=usable_cores(), exclude=exclude, meta_folder=index), on_progress=on_progress
     )
-    return ref.moved(folder, index)
+    return folder

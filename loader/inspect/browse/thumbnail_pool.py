@@ -22,7 +22,7 @@ import simplejpeg
 from PIL import Image
 
 from ...errors import EnergonError
-from ..picture import PictureError, encoded_picture
+from ...samples.picture import PictureError, encoded_picture
 from .workers import PartAddress, read_part
 
 _MAX_PIXELS = 100_000_000  # of a picture that is decoded: a bomb ends here

@@ -165,6 +165,12 @@ class JoinedSource(Source):
         pairs = zip(self.members, self.rows[index].tolist(), strict=True)
         return next(member.full_key(number) for member, number in pairs if number >= 0)
 
+    def find(self, key: str) -> list[int]:
+        """Return the rows whose primary sample has a key, ascending."""
+        numbers = self.members[0].find(key)
+        rows: list[int] = np.flatnonzero(np.isin(self.rows[:, 0], numbers)).tolist() if numbers else []
+        return rows
+
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other rows; compared when a state is restored."""
         start, stop = self._subset

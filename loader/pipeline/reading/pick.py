@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...order import SequentialPass
+from ...samples.building.sample_builder import RawSample
 from ..contract.item_id import ItemId, position_of
 from ..contract.lane import Lane
 from ..contract.stage import Running, State
 from ..contract.worker_config import WorkerConfig
+from .dataset_source import DatasetSource
+from .fetched_ranges import MEMBER_BYTES
+from .joined_source import JoinedSource
 from .order_plan import SequentialPlan
 from .read import ReadDataset
+from .read_ahead import FetchedChunk, ReadAhead
 from .source import Raw, Source
+
+_CHUNK = 64
+"""Samples that are located together in a stream: a search takes as long as for one, and small ones are read at once."""
+
+_MAX_JOINED = 4096
+"""Samples of a stream among which neighbours are looked for, to fetch them by one request."""
+
+_FILE_SHIFT = 32
+"""Bits of a shard's number in the number of a file, which begins with the number of its source."""
 
 
 class PickDataset(ReadDataset):
     """Read samples by number, counted from 0 over consecutive sources.
 
     Its ``next`` is never called: the stages above rebuild single samples by ``load``, and this reader returns their
-    bytes. Announce numbers that are needed together with ``picking.find``, so that one search locates all of them.
+    bytes. Let it follow ``picking.read`` for numbers that are needed together, so that one search locates all of them.
 
     Args:
         sources: The datasets.
@@ -51,46 +66,128 @@ class PickDataset(ReadDataset):
 
 
 class _Picking:
-    """The running reader.
+    """The running reader. Threads may use all but :meth:`load` at the same time.
 
     Args:
         definition: The reader.
     """
 
     def __init__(self, definition: PickDataset) -> None:
+        self._definition = definition
         self._sources = definition.sources
-        self._order = SequentialPass(tuple(source.samples for source in definition.sources), lanes=1)
+        counts = tuple(source.samples for source in definition.sources)
+        self._starts = np.cumsum((0, *counts))[:-1].tolist()
+        self._order = SequentialPass(counts, lanes=1)
         self._table, self._rows = definition.opened
-        self._found: Iterator[tuple[Raw, int]] = iter(())
+        self._shard_starts: dict[int, list[int]] = {}
+        self._following: Iterator[tuple[Raw, int]] = iter(())
 
-    def find(self, positions: Sequence[int]) -> None:
-        """Locate the samples that will be loaded next, in this order, each once."""
-        source, index = self._index(positions)
-        self._found = self._rows.read(positions, source, index, None, _begin)
+    def follow(self, samples: Iterator[tuple[Raw, int]]) -> None:
+        """Let :meth:`load` take the next samples from those that :meth:`read` or :meth:`stream` returns."""
+        self._following = samples
+
+    def read(self, positions: Sequence[int]) -> Iterator[tuple[Raw, int]]:
+        """Locate some samples together, and return an iterator over them with their positions."""
+        return self._rows.read(positions, *self.locate(positions), None, _begin)
+
+    def stream(self, numbers: Sequence[int], positions: Callable[[IntArray], IntArray]) -> Iterator[tuple[Raw, int]]:
+        """Yield many samples with their positions; the bytes of later ones are fetched ahead.
+
+        Args:
+            numbers: The numbers of the samples.
+            positions: Returns the positions of some numbers, shape (n,); of omitted samples none.
+        """
+        chunks = _Chunks(self, numbers, positions)
+        ahead_bytes = self._definition.ahead_bytes(lanes=1)
+        ahead = ReadAhead(
+            chunks.locate_next,
+            ahead_bytes=ahead_bytes,
+            samples_joined=min(_MAX_JOINED, 1 + ahead_bytes // (self._definition.sample_bytes + MEMBER_BYTES)),
+            begin=_begin,
+        )
+        while True:
+            try:
+                samples = ahead.next()
+            except StopIteration:
+                return
+            yield from samples
+
+    def read_one(self, position: int) -> Raw:
+        """Read one sample, without the search that locates many."""
+        number, index = self.index_of(position)
+        source = self._sources[number]
+        if isinstance(source, JoinedSource):
+            return next(self.read([position]))[0]
+        shards = cast("DatasetSource", source)
+        shard = bisect_right(self._starts_of_shards(number, shards), index) - 1
+        name, files = (number << _FILE_SHIFT) + shard, self._definition.pool.shards
+        file = files.find(name)
+        if file is None:
+            file = files.add(name, shards.folder.open_shard(shards.folder.index.shards[shard]))
+            file.expect_few()
+        return RawSample(
+            number,
+            index,
+            shards.shard_names[shard],
+            shards.bare_key(index),
+            shards.folder.stored_parts(file, index, shards.builder.part_filter),
+        )
+
+    def index_of(self, position: int) -> tuple[int, int]:
+        """Return the number of a sample's source, and its number in the index."""
+        number = bisect_right(self._starts, position) - 1
+        return number, self._table.index_number(number, position - self._starts[number])
+
+    def _starts_of_shards(self, number: int, source: DatasetSource) -> list[int]:
+        starts = self._shard_starts.get(number)
+        if starts is None:
+            starts = self._shard_starts[number] = source.shard_starts
+        return starts
 
     def place_of(self, position: int) -> str:
         """Describe the location of a sample, without reading it."""
-        source, index = self._index([position])
+        source, index = self.locate([position])
         return self._sources[int(source[0])].place_of(int(index[0]))
 
-    def _index(self, positions: Sequence[int]) -> tuple[IntArray, IntArray]:
+    def locate(self, positions: Sequence[int] | IntArray) -> tuple[IntArray, IntArray]:
         """Return the sources of samples, and their numbers in the indexes."""
-        source, _, sample = self._order.locate(np.array(positions, dtype=np.int64))
+        source, _, sample = self._order.locate(np.asarray(positions, dtype=np.int64))
         return source, self._table.index_numbers(source, sample)
+
+    def chunk(self, positions: IntArray) -> FetchedChunk:
+        """Locate some samples, to fetch them ahead."""
+        return self._rows.chunk(*self.locate(positions), None)
 
     def load(self, item_id: ItemId) -> Any:
         position = position_of(item_id)
-        raw, found = next(self._found, (None, -1))
-        if found != position:
-            self.find([position])
-            raw, _ = next(self._found)
-        return raw
+        raw, following = next(self._following, (None, -1))
+        return raw if following == position else self.read_one(position)
 
     def next(self) -> NoReturn:
         raise StopIteration
 
     def state(self) -> State:
         return {}
+
+
+class _Chunks:
+    """The samples of a stream, located some at a time."""
+
+    def __init__(self, picking: _Picking, numbers: Sequence[int], positions: Callable[[IntArray], IntArray]) -> None:
+        self._picking = picking
+        self._numbers = numbers
+        self._positions = positions
+        self._next = 0
+
+    def locate_next(self) -> tuple[FetchedChunk, Sequence[int]]:
+        """Return the next chunk, and the positions of its samples; raise ``StopIteration`` after the last one."""
+        while self._next < len(self._numbers):
+            some = np.asarray(self._numbers[self._next : self._next + _CHUNK], dtype=np.int64)
+            self._next += _CHUNK
+            positions = self._positions(some)
+            if len(positions):
+                return self._picking.chunk(positions), positions.tolist()
+        raise StopIteration
 
 
 def _begin(position: int) -> None:

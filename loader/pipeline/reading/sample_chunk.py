@@ -70,6 +70,13 @@ class SourceTable:
                 numbers[own] = self._filters[number].numbers(numbers[own])
         return numbers
 
+    def index_number(self, source: int, sample: int) -> int:
+        """Return the number in the index of one sample of a source."""
+        place = int(self._first[source]) + sample
+        number = place + int(self._shift[int(self._begin.searchsorted(place, side="right")) - 1])
+        kept = self._filters.get(source)
+        return number if kept is None else int(kept.numbers(np.array([number]))[0])
+
     def excluded(self, source: IntArray, index: IntArray) -> npt.NDArray[np.bool_] | None:
         """Return a mask of the excluded samples, by their numbers in the indexes; None if there are none."""
         if not len(self._excluded):

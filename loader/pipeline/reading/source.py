@@ -144,6 +144,10 @@ class Source(ABC):
         """Return ``shard/key`` of a sample by its number in the index, or what names it without an index."""
 
     @abstractmethod
+    def find(self, key: str) -> list[int]:
+        """Return the numbers in the index of the samples that have a key, ascending."""
+
+    @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""
 

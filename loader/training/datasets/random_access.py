@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import get_ident
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal
 
 import numpy as np
 from torch.utils.data import Dataset
-from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
@@ -22,37 +20,22 @@ from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
 from ...pipeline.contract.stage import Running
-from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.failures.sample_name import joined_names
-from ...pipeline.reading.dataset_source import DatasetSource
-from ...pipeline.reading.pick import PickDataset, excluded_positions, positions_in, positions_without, replacements
+from ...pipeline.reading.pick import excluded_positions, positions_without, replacements
 from ...pipeline.reading.source import Source
-from ...samples.batching.collate import collate
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import in_hook_context, running_hook_context
-from ...samples.types import CrudeSample, Sample
-from ...stores.file_store import MissingFileError
 from ..workers.running_lane import open_lane
 from .chain import build_single_samples, encoding_hooks
+from .numbered_samples import NumberedSamples, T_co
 from .open_sources import open_leaves
-
-T_co = TypeVar("T_co", covariant=True)
 
 _OPENED = ("_lane", "_opened", "_replacements")  # dropped when pickled
 
 Excluded = Literal["leave_out", "replace"]
 
 
-def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
-    del collate_fn_map
-    return collate(batch)
-
-
-# The documented way to extend the default collate_fn of torch's DataLoader; worker processes import this module, too.
-default_collate_fn_map.update({Sample: _collate, CrudeSample: _collate})
-
-
-class RandomAccessDataset(Dataset[T_co]):
+class RandomAccessDataset(NumberedSamples[T_co], Dataset[T_co]):
     """Samples by number, as :func:`random_access` returns them.
 
     ``dataset[i]`` is the i-th sample, ``dataset[-1]`` the last one, ``dataset[2:5]`` a list of three,
@@ -89,11 +72,9 @@ class RandomAccessDataset(Dataset[T_co]):
         for hook in hooks:
             if makes_several(hook):
                 raise _generator_error(hook.__name__)
-        config = WorkerConfig(rank=0, world_size=1, num_workers=0, seed_offset=seed_offset, lanes=1)
-        self._reader = PickDataset(sources, worker_config=config)
+        super().__init__(sources, seed_offset=seed_offset)
         self._chain = build_single_samples(self._reader, task_encoder)
         self._replaces = excluded == "replace"
-        self._total = sum(source.samples for source in sources)
         self._excluded = excluded_positions(sources)
         self._threads: dict[str, int] = {}  # the thread at work; a lock could be copied by a fork while it is held
 
@@ -109,82 +90,24 @@ class RandomAccessDataset(Dataset[T_co]):
         return f"<{type(self).__name__} of {len(self)} samples: {sources}>"
 
     def __iter__(self) -> Iterator[T_co]:
-        """Yield all samples in the order of their numbers."""
-        for index in range(len(self)):
-            yield self[index]
+        running, picking = self._opened, self._reader.picking
+        numbers = range(len(self))
+        picking.follow(picking.stream(numbers, self._positions))
+        for number in numbers:
+            yield self._load(running, self._position(number))
 
-    @overload
-    def __getitem__(self, index: int | str) -> T_co: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[T_co]: ...
-
-    def __getitem__(self, index: int | str | slice) -> T_co | list[T_co]:
-        """Return the sample of a number or a key, or the samples of a slice.
-
-        Raises:
-            IndexError: There is no such number.
-            KeyError: No sample has this key, or several have it (a ``MissingFileError``).
-            TypeError: The number is not an integer.
-            SampleError: A part of the sample does not decode, or a hook raises ``SkipSample``.
-            FormatError: A shard has changed since it was indexed.
-            StorageError: A shard is missing or cannot be read.
-            Exception: A hook raised it; a note names the sample.
-        """
-        if isinstance(index, slice):
-            return self.__getitems__(range(len(self))[index])
-        if isinstance(index, str):
-            return self._at([self._position_of(index)])[0]
-        return self.__getitems__([index])[0]
-
-    def __getitems__(self, indices: Iterable[int]) -> list[T_co]:
-        """Return samples by their numbers, in this order; all are located by one search.
-
-        Raises:
-            Exception: As for a single sample.
-        """
-        numbers = [self._number(index) for index in indices]
-        if not numbers:
-            return []
-        return self._at(self._positions(numbers).tolist())
-
-    def _at(self, positions: Sequence[int]) -> list[T_co]:
-        running = self._opened
-        self._reader.picking.find(positions)
+    def _read(self, positions: Sequence[int]) -> list[T_co]:
+        running, picking = self._opened, self._reader.picking
+        if len(positions) > 1:
+            picking.follow(picking.read(positions))
         return [self._load(running, position) for position in positions]
 
-    def _position_of(self, key: str) -> int:
-        """Return the position of the sample with a key.
+    def _kept(self, positions: Sequence[int]) -> list[int]:
+        return sorted({*positions} - {*self._excluded.tolist()})
 
-        Raises:
-            MissingFileError: There is none, or there are several.
-        """
-        first = 0
-        found: list[int] = []
-        for source in self._reader.sources:
-            if isinstance(source, DatasetSource) and source.folder.has_documents:
-                samples = np.array(source.folder.index.find(key), dtype=np.int64)
-                found += [first + position for part in positions_in(source, samples) for position in part.tolist()]
-            first += source.samples
-        kept = sorted({*found} - {*self._excluded.tolist()})
-        if len(kept) != 1:
-            places = joined_names([self._reader.picking.place_of(position) for position in kept])
-            raise MissingFileError(
-                f"expected one sample with the key {key!r}, found {places or 'an excluded one' if found else 'none'}",
-                at=joined_names([source.describe() for source in self._reader.sources]),
-                hint="pass shard/key; split_part=None searches all split parts",
-            )
-        return kept[0]
+    _key_hint = "pass shard/key; split_part=None searches all split parts"
 
-    def _number(self, index: int) -> int:
-        number, samples = operator.index(index), len(self)
-        if not -samples <= number < samples:
-            raise IndexError(f"there is no sample {number}: the dataset has {samples}, numbered from 0")
-        return number % samples
-
-    def _positions(self, numbers: Sequence[int]) -> IntArray:
-        """Return the positions of samples, which count excluded ones."""
-        positions = np.array(numbers, dtype=np.int64)
+    def _positions(self, positions: IntArray) -> IntArray:
         if not len(self._excluded):
             return positions
         if not self._replaces:

@@ -45,6 +45,10 @@ class DatasetLoaderInterface(ABC):
     dataset_config: str | None = None
     meta_folder: str | os.PathLike[str] | None = None
 
+    def __repr__(self) -> str:
+        path = os.fspath(self.path)
+        return f"<{type(self).__name__} of {path}: opens it for training; open_dataset({path!r}) shows its samples>"
+
     def get_datasets(
         self,
         *,

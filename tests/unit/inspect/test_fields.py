@@ -16,16 +16,8 @@ from PIL import Image
 from rich.console import Console
 
 from energon_cli.preview.render import DrawingSpace, render_sample
-from loader.inspect import (
-    FieldView,
-    Picture,
-    PictureError,
-    SampleView,
-    array_picture,
-    describe_part,
-    describe_value,
-    encoded_picture,
-)
+from loader.inspect import FieldView, SampleView, describe_part, describe_value
+from loader.samples import Picture, PictureError, array_picture, encoded_picture
 
 SPACE = DrawingSpace(columns=80, rows=24, pictures=True)
 

@@ -10,7 +10,8 @@ import pytest
 from PIL import Image
 
 from loader.av.av_decoder import AVDecoder
-from loader.inspect import FieldView, PictureError, describe_part, describe_value
+from loader.inspect import FieldView, describe_part, describe_value
+from loader.samples import PictureError
 from tests.unit.av.encoded_media import encode, number_in
 from tests.unit.inspect.test_fields import draw, wav
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from loader.inspect.picture import array_picture
+from loader.samples.picture import array_picture
 
 BYTES = np.random.default_rng(0).integers(0, 256, (3, 6, 5), dtype=np.uint8)  # (C, H, W)
 

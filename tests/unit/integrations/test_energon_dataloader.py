@@ -15,7 +15,7 @@ from loader import (
     WorkerConfig,
     get_savable_loader,
 )
-from tests.unit.pipeline.stage_check import Values
+from loader.testing.stage import Values
 
 
 def loader_of(values: Sequence[int], function: Callable[[int], int | None] | None = None) -> SavableDataLoader[Any]:

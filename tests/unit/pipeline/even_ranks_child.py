@@ -12,8 +12,8 @@ from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.even_ranks import EvenRanksDataset
 from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.limit import LimitDataset
+from loader.testing.stage import Values
 from loader.training.loaders.data_loader import SavableDataLoader
-from tests.unit.pipeline.stage_check import Values
 
 
 def is_even_or_small(item: int) -> bool:

@@ -20,7 +20,7 @@ import pytest
 
 from loader.errors import StorageError
 from loader.storage import ByteRange, LocalStorage, Storage, open_storage
-from tests.storage_contract import StorageContract, write, write_interrupted
+from loader.testing.storage import StorageContract, write, write_interrupted
 
 OPENERS: dict[str, Callable[[Path], Storage]] = {
     "path": LocalStorage,

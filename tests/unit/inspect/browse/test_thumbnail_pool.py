@@ -17,8 +17,8 @@ from PIL import Image
 from energon_cli.main import main
 from loader.errors import EnergonError
 from loader.format.dataset_ref import DatasetRef
-from loader.inspect import PictureError
 from loader.inspect.browse import BrowsedDataset, DatasetAddress, PartAddress, ThumbnailPool
+from loader.samples import PictureError
 from tests.cli.make_dataset import write_captions, write_shard
 
 

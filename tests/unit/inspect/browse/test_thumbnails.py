@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from loader.inspect import PictureError
 from loader.inspect.browse.thumbnail_pool import make_thumbnail
+from loader.samples import PictureError
 
 
 def photograph(width: int, height: int) -> Image.Image:

@@ -16,7 +16,7 @@ from loader.pipeline.contract.restore_keys import (
 )
 from loader.pipeline.contract.stage import SKIPPED
 from loader.samples.types import TextSample
-from tests.unit.pipeline.stage_check import lane
+from loader.testing.stage import lane
 
 
 @dataclass

@@ -21,7 +21,7 @@ from loader.pipeline.contract.hook import Hook
 from loader.pipeline.contract.item_id import ItemId
 from loader.pipeline.contract.rng import preserve_rng_state, seed_batch, seed_sample
 from loader.samples.hooks import stateless
-from tests.unit.pipeline.stage_check import lane
+from loader.testing.stage import lane
 
 REFS: list[ItemId] = [
     0,

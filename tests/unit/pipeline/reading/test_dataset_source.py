@@ -22,8 +22,8 @@ from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import SourceTable
 from loader.samples.building.sample_builder import RawSample
 from loader.samples.decoding.decoder import SampleDecoder
+from loader.testing.stage import values
 from loader.training.factories.webdataset_factory import BaseWebdatasetFactory
-from tests.unit.pipeline.stage_check import values
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset
 
 

@@ -18,7 +18,7 @@ from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 from loader.pipeline.reading.read import ReadDataset
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.samples.types import CrudeSample, TextSample
-from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
+from loader.testing.stage import check_resumes, lane, steps, values
 from tests.unit.pipeline.tar_dataset import leave_out, open_source, texts, write_dataset
 
 TEXT = "sample_type: {__module__: megatron.energon, __class__: TextSample}\n"

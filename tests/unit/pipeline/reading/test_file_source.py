@@ -22,7 +22,7 @@ from loader.pipeline.reading.decode import DecodeDataset
 from loader.pipeline.reading.order_plan import SequentialPlan
 from loader.pipeline.reading.read import ReadDataset
 from loader.storage import open_storage
-from tests.unit.pipeline.stage_check import lane, values
+from loader.testing.stage import lane, values
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
 

@@ -27,7 +27,7 @@ from loader.pipeline.reading.read import ReadDataset
 from loader.pipeline.reading.sample_chunk import ChunkReader, SourceTable
 from loader.samples.building.sample_builder import RawSample
 from loader.storage.local import LocalStorage
-from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
+from loader.testing.stage import check_resumes, lane, steps, values
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset
 
 ALONE = WorkerConfig(rank=0, world_size=1, num_workers=0)

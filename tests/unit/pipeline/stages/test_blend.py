@@ -16,7 +16,7 @@ from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 
 def no_multiple_of_three(sample: Any) -> Any:

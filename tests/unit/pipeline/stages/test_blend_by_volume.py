@@ -18,7 +18,7 @@ from loader.pipeline.stages.blend import BlendDataset
 from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+from loader.testing.stage import Values, check_resumes, lane, steps, values
 from tests.unit.pipeline.stages.test_blend import (
     endless,
     negative,

@@ -16,7 +16,7 @@ from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
-from tests.unit.pipeline.stage_check import Values
+from loader.testing.stage import Values
 
 SOURCE = Values(range(6))
 

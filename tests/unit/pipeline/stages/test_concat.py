@@ -18,8 +18,8 @@ from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.testing.stage import Values, check_resumes, values
 from loader.training.loaders.data_loader import SavableDataLoader
-from tests.unit.pipeline.stage_check import Values, check_resumes, values
 
 
 def is_odd(item: Any) -> Any:

@@ -9,8 +9,8 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.pipeline.stages.epochize import EpochizeDataset
+from loader.testing.stage import Values, lane
 from tests.unit.pipeline.rank_passes import Passes
-from tests.unit.pipeline.stage_check import Values, lane
 
 
 def epochs(length: int, source: Passes, count: int = 0) -> Any:

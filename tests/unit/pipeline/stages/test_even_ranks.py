@@ -15,9 +15,9 @@ from loader.pipeline.stages.epochize import EpochizeDataset
 from loader.pipeline.stages.even_ranks import EvenRanksDataset
 from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.limit import LimitDataset
+from loader.testing.stage import Values
 from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.even_ranks_child import is_even_or_small, run_rank
-from tests.unit.pipeline.stage_check import Values
 
 
 def config(rank: int, world_size: int) -> WorkerConfig:

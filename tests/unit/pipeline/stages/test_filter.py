@@ -10,7 +10,7 @@ from loader.errors import SkipSample
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.filter import FilterDataset
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 
 def is_odd(sample: Any) -> Any:

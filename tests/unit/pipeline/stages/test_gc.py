@@ -14,9 +14,9 @@ from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.gc import GcDataset
 from loader.pipeline.stages.limit import LimitDataset
 from loader.pipeline.stages.map import MapDataset
+from loader.testing.stage import Values, check_resumes, lane
 from loader.training.loaders.data_loader import SavableDataLoader
 from loader.training.workers.stream_options import StreamOptions
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane
 
 
 def each_twice(item: int) -> Iterator[Any]:

@@ -13,7 +13,7 @@ from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.samples.hooks import hook_context, stateless
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 
 def first_letter(sample: str) -> tuple[str, None]:

@@ -19,7 +19,7 @@ from loader.pipeline.stages.iter_map import IterMapDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.samples.hooks import stateless
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 
 def pairs(items: Any) -> Any:

@@ -9,8 +9,8 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.pipeline.stages.limit import LimitDataset
+from loader.testing.stage import Values, lane
 from tests.unit.pipeline.rank_passes import Passes
-from tests.unit.pipeline.stage_check import Values, lane
 
 
 def limited(length: int, source: Passes, count: int = 0, **options: Any) -> Any:

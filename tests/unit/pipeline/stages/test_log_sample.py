@@ -14,8 +14,8 @@ from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.log_sample import LogSampleDataset
 from loader.pipeline.stages.map import MapDataset
+from loader.testing.stage import Values, check_resumes
 from loader.training.loaders.data_loader import SavableDataLoader
-from tests.unit.pipeline.stage_check import Values, check_resumes
 
 
 def samples(

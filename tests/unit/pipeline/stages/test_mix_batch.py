@@ -13,7 +13,7 @@ from loader.errors import ConfigError
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.mix_batch import MixBatchDataset
 from loader.samples.batching.concat import homogeneous_concat_mix
-from tests.unit.pipeline.stage_check import Values, check_resumes, values
+from loader.testing.stage import Values, check_resumes, values
 
 
 @dataclass

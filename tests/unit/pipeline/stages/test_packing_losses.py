@@ -12,7 +12,7 @@ from loader import PackedSamplesOutput
 from loader.errors import ConfigError, SkipSample
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.packing import PackingDataset
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 
 def keyed(numbers: Any) -> Values:

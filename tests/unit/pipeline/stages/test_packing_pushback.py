@@ -15,7 +15,7 @@ from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.samples.hooks import hook_context, stateless
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 
 def first_three(samples: list[Any]) -> PackedSamplesOutput[Any]:

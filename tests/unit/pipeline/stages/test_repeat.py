@@ -21,8 +21,8 @@ from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.testing.stage import Values, check_resumes, lane, steps, values
 from loader.training.loaders.data_loader import SavableDataLoader
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
 class ForValidation(Values):

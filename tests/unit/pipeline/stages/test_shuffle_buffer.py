@@ -13,7 +13,7 @@ from loader.errors import ConfigError
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
 from loader.samples.hooks import hook_context, stateless
-from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 
 @stateless(restore_seeds=True)

@@ -11,9 +11,9 @@ import pytest
 from loader.errors import FatalSampleError
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.map import MapDataset
+from loader.testing.stage import Values
 from loader.training.loaders.lane_batches import LaneBatches
 from loader.training.workers.stream_options import StreamOptions
-from tests.unit.pipeline.stage_check import Values
 
 
 class Failing:

@@ -30,7 +30,7 @@ from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.epochize import EpochizeDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.samples.hooks import hook_context
-from tests.unit.pipeline.stage_check import Values
+from loader.testing.stage import Values
 
 WORKER_TYPES = ["fork", "thread", "main"]
 

@@ -7,7 +7,7 @@ import pytest
 from loader import get_loader
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.limit import LimitDataset
-from tests.unit.pipeline.stage_check import Values
+from loader.testing.stage import Values
 
 ALONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from loader import StateError, WorkerConfig, get_savable_loader
+from loader.testing.stage import Values
 from loader.training.loaders.data_loader import SavableDataLoader
-from tests.unit.pipeline.stage_check import Values
 
 LANES = 6
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from loader import ConfigError, LoaderStats, MapDataset, StatsOptions, WorkerConfig, get_loader
+from loader.testing.stage import Values
 from loader.training.stats.report_files import rank_path
 from loader.training.stats.run_stats import RunStats
-from tests.unit.pipeline.stage_check import Values
 
 prometheus_parser = pytest.importorskip("prometheus_client.parser")
 

@@ -17,9 +17,9 @@ import torch
 from torch.utils.data._utils import worker as torch_worker
 
 from loader import MapDataset, WorkerConfig, get_loader
+from loader.testing.stage import Values
 from loader.training.loaders.data_loader import SavableDataLoader
 from loader.transport import segments
-from tests.unit.pipeline.stage_check import Values
 
 START_METHODS = ["fork", pytest.param("spawn", marks=pytest.mark.slow)]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from loader import BatchDataset, PackingDataset, WorkerConfig
+from loader.testing.stage import Values
 from loader.training.workers.lane_host import LanesInTurn, LanesOneByOne
 from loader.training.workers.running_lane import LaneHost, Message
-from tests.unit.pipeline.stage_check import Values
 
 
 def pairs(items: list[int]) -> list[list[int]]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loader import ConfigError, MapDataset, WatchdogDataset, WorkerError, get_loader
-from tests.unit.pipeline.stage_check import Values, check_resumes
+from loader.testing.stage import Values, check_resumes
 
 TIMEOUT_S = 0.3
 

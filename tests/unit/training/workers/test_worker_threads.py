@@ -10,8 +10,8 @@ import torch
 from loader import WorkerConfig, get_loader
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.filter import FilterDataset
+from loader.testing.stage import Values
 from loader.training.workers import bundles
-from tests.unit.pipeline.stage_check import Values
 
 
 def states_of_threads() -> list[Any]:

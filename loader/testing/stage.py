@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loader.pipeline.contract.item_id import ItemId, as_item_id, plain_item_id
-from loader.pipeline.contract.lane import Lane
-from loader.pipeline.contract.rng import seed_batch
-from loader.pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
-from loader.pipeline.contract.state_schema import COUNT, check_value, item_ids_in
-from loader.pipeline.contract.worker_config import WorkerConfig
-from loader.pipeline.failures.error_handlers import log_exception
-from loader.pipeline.failures.policy import FailurePolicy
-from loader.pipeline.item_form import FormLane, ItemForm
-from loader.samples.hooks import in_hook_context
+from ..pipeline.contract.item_id import ItemId, as_item_id, plain_item_id
+from ..pipeline.contract.lane import Lane
+from ..pipeline.contract.rng import seed_batch
+from ..pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
+from ..pipeline.contract.state_schema import COUNT, check_value, item_ids_in
+from ..pipeline.contract.worker_config import WorkerConfig
+from ..pipeline.failures.error_handlers import log_exception
+from ..pipeline.failures.policy import FailurePolicy
+from ..pipeline.item_form import FormLane, ItemForm
+from ..samples.hooks import in_hook_context
 
 SEED = 7
 
@@ -96,6 +96,7 @@ class Step:
 
 
 def lane(number: int = 0, count: int = 1, handler: Callable[..., Any] = log_exception, tolerance: int = 0) -> Lane:
+    """Return a lane of a run, with the seed of all tests."""
     return Lane(number, count, seed=SEED, failures=FailurePolicy(handler, lane=number, tolerance=tolerance))
 
 

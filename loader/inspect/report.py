@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Column, Table
 from rich.text import Text
 
-from loader.inspect import format_bytes, format_count, format_percent, plural
-from loader.storage import short_path
-
-from ..console import escape_controls, print_table
-from ..links import linked_path
-from ..part_sets import print_part_sets
+from ..errors import escape_controls
+from ..storage import short_path
+from .tables import print_part_sets, print_table
+from .text import format_bytes, format_count, format_percent, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,18 +25,24 @@ _MIXED = {"weight": "mixed by weight", "repetitions": "repeated in each pass", N
 _MAX_PARTS = 50  # the largest
 
 
-def show_facts(console: Console, facts: dict[str, Any]) -> None:
-    """Show what :func:`loader.inspect.path_facts` returns."""
+def show_facts(console: Console, facts: dict[str, Any], path: Text | None = None) -> None:
+    """Show what :func:`~.facts.path_facts` returns.
+
+    Args:
+        console: Where to show it.
+        facts: The facts.
+        path: The path of a dataset as it is shown, such as a link; None for bold text.
+    """
     if facts["type"] == "metadataset":
         show_metadataset(console, facts)
     elif facts["type"] == "files":
         _show_media_folder(console, facts)
     else:
-        _show_dataset(console, facts)
+        _show_dataset(console, facts, path)
 
 
-def _show_dataset(console: Console, facts: dict[str, Any]) -> None:
-    console.print(linked_path(console, facts["path"]))
+def _show_dataset(console: Console, facts: dict[str, Any], path: Text | None) -> None:
+    console.print(path or Text(escape_controls(facts["path"]), style="bold"))
     console.print(
         f"{plural(facts['samples'], 'sample')} in {plural(facts['shards'], 'shard')}, {format_bytes(facts['bytes'])}"
     )

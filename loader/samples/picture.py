@@ -99,7 +99,7 @@ def _open(data: bytes) -> Image:
     from PIL import Image as PillowImage, UnidentifiedImageError
 
     from ..errors import TrustError
-    from ..samples.decoding.image_decode import identify_image
+    from .decoding.image_decode import identify_image
 
     try:
         with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Tests of every store of files: a module with a fixture ``storage`` derives a class from :class:`StorageContract`."""
+"""The promises of every store of files, as tests: a module with a fixture ``storage`` derives a class from it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import threading
 
 import pytest
 
-from loader.errors import StorageError
-from loader.storage import ByteRange, Storage
-
-__all__ = ["StorageContract", "write", "write_interrupted"]
+from ..errors import StorageError
+from ..storage import ByteRange, Storage
 
 
 def write(storage: Storage, name: str, content: bytes) -> None:
+    """Write a file."""
     with storage.create(name) as file:
         file.write(content)
 

@@ -1,0 +1,80 @@
+"""Show ``energon browse`` in a cell of a notebook."""
+
+from __future__ import annotations
+
+import html
+import json
+import subprocess
+import sys
+import weakref
+from urllib.parse import urlsplit
+
+from ..errors import ConfigError
+from ..format.dataset_ref import DatasetRef
+
+_FRAME = """<iframe src="{url}" width="100%" height="{height}" style="border:1px solid #8886"></iframe>
+<script>(() => {{
+  const frame = document.currentScript && document.currentScript.previousElementSibling;
+  if (frame && location.hostname === "127.0.0.1") frame.src = {near};
+}})()</script>
+<p>also at <a href="{url}" target="_blank">{shown}</a></p>"""
+"""Cookies are sent within one host name only: that of the notebook."""
+
+
+class BrowseFrame:
+    """A running ``energon browse``, which ends with this object or program; a notebook shows it as a frame.
+
+    Attributes:
+        url: Its address, with the token.
+        height: Pixels of the frame.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], url: str, height: int) -> None:
+        self.url = url
+        self.height = height
+        self._close = weakref.finalize(self, _end, process)
+
+    @classmethod
+    def start(cls, ref: DatasetRef, *, height: int) -> BrowseFrame:
+        """Start a server at a free port of this machine, and wait until it serves pages.
+
+        Raises:
+            ConfigError: It does not start; the message is the server's.
+        """
+        command = [sys.executable, "-m", "energon_cli", "browse", "--json", "--no-open", "--embed"]
+        command += [] if ref.split_config is None else ["--split-config", ref.split_config]
+        command += [] if ref.meta_folder is None else ["--meta-folder", ref.meta_folder]
+        process = subprocess.Popen(
+            [*command, "--", ref.path],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C interrupts the cell, not the server
+        )
+        line = process.stdout.readline() if process.stdout else ""
+        if not line:
+            _, message = process.communicate()
+            raise ConfigError(f"energon browse does not start: {message.strip()}", at=ref.path)
+        return cls(process, json.loads(line)["url"], height)
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
+    def _repr_html_(self) -> str:
+        at_localhost = urlsplit(self.url)._replace(netloc=f"localhost:{urlsplit(self.url).port}").geturl()
+        return _FRAME.format(
+            url=html.escape(at_localhost),
+            shown=html.escape(at_localhost.partition("?")[0]),
+            near=json.dumps(self.url).replace("<", "\\u003c"),
+            height=int(self.height),
+        )
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    process.communicate()

@@ -1,0 +1,165 @@
+"""Values of samples as arrays, and as Arrow tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import IntArray
+from ..dataset.records import SingleFile
+from ..errors import ConfigError, SampleError
+from ..format.columns.column import Column, open_column
+from .leaf import Leaf
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .opened_dataset import OpenedDataset
+
+_MAX_TEXT_BYTES = 1 << 20
+"""Largest part that a table takes: one of a gigabyte of bytes would be a mistake."""
+
+Indexes = Sequence[tuple[Leaf, IntArray | None]]
+
+
+class Columns(Mapping[str, npt.NDArray[Any]]):
+    """The columns of a dataset by name: arrays of shape (samples,).
+
+    The array of a whole dataset is memory-mapped, and so read-only; that of a selection holds its values. Samples
+    without a value have NaN, or make a masked array. Texts are an array of ``str`` objects, None without a value.
+
+    Args:
+        indexes: Returns each dataset, and the numbers of its samples; None for all.
+    """
+
+    def __init__(self, indexes: Callable[[], Indexes]) -> None:
+        self._indexes = indexes
+
+    def _names(self) -> list[str]:
+        """Return the columns that all datasets have."""
+        names = [leaf.first.column_names() for leaf, _ in self._indexes()]
+        return [name for name in names[0] if all(name in some for some in names)] if names else []
+
+    def __len__(self) -> int:
+        return len(self._names())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names()
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """Return the values of a column.
+
+        Raises:
+            ConfigError: A dataset has no such column; the message names a similar one.
+            FormatError: A column is damaged, or of other shards.
+        """
+        pieces = [_values(column, numbers) for column, numbers in self.opened(name)]
+        if len(pieces) == 1:
+            return pieces[0]
+        is_masked = any(isinstance(piece, np.ma.MaskedArray) for piece in pieces)
+        joined: npt.NDArray[Any] = (np.ma.concatenate if is_masked else np.concatenate)(pieces)
+        return joined
+
+    def opened(self, name: str) -> list[tuple[Column, IntArray | None]]:
+        """Return a column of each dataset, and the numbers of the samples; errors are those of ``[name]``."""
+        indexes = self._indexes()
+        if not indexes:
+            raise ConfigError(f"there is no column {name!r}: the metadataset has no datasets")
+        return [(_open(leaf, name), numbers) for leaf, numbers in indexes]
+
+    def __repr__(self) -> str:
+        return f"Columns({', '.join(self._names())})"
+
+
+def _open(leaf: Leaf, name: str) -> Column:
+    dataset = leaf.first
+    if isinstance(dataset, SingleFile):
+        raise ConfigError(f"there is no column {name!r}: a single file has no columns", at=dataset.path)
+    return open_column(dataset.storage, dataset.index, name)
+
+
+def _values(column: Column, numbers: IntArray | None) -> npt.NDArray[Any]:
+    values = column.values if numbers is None else column.values[_rows(numbers)]
+    if column.record.categories:
+        texts = np.array([*column.record.categories, None], dtype=object)
+        known = (values >= 0) & (values < len(texts) - 1)
+        return texts[np.where(known, values, -1)]
+    if column.record.missing is None:
+        return values
+    return np.ma.MaskedArray(values, mask=values == column.record.missing, copy=False)
+
+
+def _rows(numbers: IntArray) -> slice | IntArray:
+    """Return neighbours as a slice, which copies nothing."""
+    is_run = len(numbers) and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1 and (np.diff(numbers) == 1).all()
+    return slice(int(numbers[0]), int(numbers[-1]) + 1) if is_run else numbers
+
+
+def arrow_table(dataset: OpenedDataset, columns: Sequence[str] | None, *, parts: Sequence[str], keys: bool) -> pa.Table:
+    """Return columns, parts and keys as a table; see :meth:`.OpenedDataset.to_arrow`."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ImportError("to_arrow needs pyarrow; run: pip install 'energon-toolkit[tables]'") from error
+
+    table: dict[str, Any] = {}
+    if keys:
+        table["key"] = pa.array([key for leaf, some in dataset.indexes() for key in _keys(leaf, some)], pa.string())
+    for name in dataset.columns if columns is None else columns:
+        pieces = [_arrow(column, numbers) for column, numbers in dataset.columns.opened(name)]
+        table[name] = pa.chunked_array(pieces).combine_chunks() if len(pieces) > 1 else pieces[0]
+    if parts:
+        texts: dict[str, list[str | None]] = {name: [] for name in parts}
+        for number in range(len(dataset)):
+            for name, text in _texts(dataset, number, parts).items():
+                texts[name].append(text)
+        table |= {name: pa.array(some, pa.string()) for name, some in texts.items()}
+    return pa.table(table)
+
+
+def _keys(leaf: Leaf, numbers: IntArray | None) -> Iterator[str]:
+    index = leaf.first.index
+    return map(index.full_key, range(len(index)) if numbers is None else numbers.tolist())
+
+
+def _arrow(column: Column, numbers: IntArray | None) -> pa.Array:
+    import pyarrow as pa
+
+    rows: Any = slice(None) if numbers is None else numbers
+    values, known = np.asarray(column.values)[rows], column.is_known(rows)
+    if column.record.categories:
+        known &= (values >= 0) & (values < len(column.record.categories))
+        places = pa.array(values.astype(np.int64), mask=~known)
+        return pa.DictionaryArray.from_arrays(places, pa.array(column.record.categories)).cast(pa.string())
+    return pa.array(values.astype(values.dtype.newbyteorder("=")), mask=None if known.all() else ~known)
+
+
+def _texts(dataset: OpenedDataset, number: int, names: Sequence[str]) -> dict[str, str | None]:
+    """Return parts of a sample as text; None for those that it lacks."""
+    leaf, index = dataset.place(number)
+    parts, texts = leaf.parts(index, names), {}
+    for name in names:
+        data = parts.get(name)
+        try:
+            texts[name] = None if data is None else data.decode()
+        except UnicodeDecodeError as error:
+            raise SampleError(
+                f"expected text in part {name!r}, found bytes that are not UTF-8",
+                at=leaf.source.place_of(index),
+                part=name,
+                hint="name parts that are texts: txt, json, cls …",
+            ) from error
+        if data is not None and len(data) > _MAX_TEXT_BYTES:
+            raise SampleError(
+                f"expected a part of at most {_MAX_TEXT_BYTES:,} bytes, found {len(data):,} in part {name!r}",
+                at=leaf.source.place_of(index),
+                part=name,
+                hint="read it with dataset.parts or dataset.read",
+            )
+    return texts

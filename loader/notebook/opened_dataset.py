@@ -1,0 +1,478 @@
+"""``open_dataset``: a dataset as an object for programs and notebooks."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays import IntArray
+from ..cached_property import cached_property
+from ..dataset.query import SampleQuery, unknown_key_error
+from ..dataset.unprepared.tar_folder import is_unprepared
+from ..dataset.unprepared.temporary_index import index_tars
+from ..errors import ConfigError, SampleError, SkipSample
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.load_request import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, resolve_meta_folder
+from ..format.documents.messages import nearest_hint
+from ..format.documents.providers import is_metadataset, is_record_file, is_tar_file
+from ..format.nv_meta import TEMPORARY_INDEX
+from ..metadataset.plans.plan_leaves import plan_splits
+from ..pipeline.reading.dataset_source import DatasetSource
+from ..pipeline.reading.pick import excluded_positions, positions_in
+from ..pipeline.reading.source import Raw
+from ..samples.decoding.decoder import SampleDecoder
+from ..storage.remote import use_storage_options
+from ..training.datasets.numbered_samples import NumberedSamples
+from ..training.datasets.open_sources import open_sources
+from .leaf import Leaf, SampleLocation, WholeDataset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .browse_frame import BrowseFrame
+    from .columns import Columns
+
+_DECODER = SampleDecoder()
+
+
+def open_dataset(
+    path: str | os.PathLike[str],
+    *,
+    split_config: str | None = None,
+    dataset_config: str | None = None,
+    meta_folder: str | os.PathLike[str] | None = None,
+    decoder: SampleDecoder | None = _DECODER,
+    trust_code: bool = False,
+    key_format: KeyFormat | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> OpenedDataset:
+    """Open a dataset, to look at it and to read samples by number and key.
+
+    No sample is read, and opening takes milliseconds whatever the size. Only the headers of tar files that are not
+    prepared are scanned, and indexed in a temporary folder; nothing is written next to them.
+
+    Args:
+        path: Path or URL of a prepared folder, of a ``.jsonl``, ``.bin`` or ``.parquet`` file, of a folder of tar
+            files or one tar file that are not prepared, or of a metadataset (``.yaml``).
+        split_config: Name of the split file in ``.nv-meta``.
+        dataset_config: Name of the dataset file in ``.nv-meta``.
+        meta_folder: Folder to use instead of ``.nv-meta``.
+        decoder: Decodes the parts of samples, as in training; None leaves them bytes.
+        trust_code: Allow the dataset to run its code and to load pickles.
+        key_format: Form of ``__key__``: ``"shard/key"`` or ``"key"``.
+        storage_options: Endpoints, regions and limits of object stores.
+
+    Raises:
+        StorageError: The path is missing, or holds no samples.
+        ConfigError: A file of the dataset or metadataset is invalid.
+        FormatError: An index is damaged, or a tar file that is not prepared is.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"expected a path for open_dataset(), found {path!r}")
+    use_storage_options(path, storage_options)
+    ref = DatasetRef(
+        os.fspath(path),
+        split_config=split_config,
+        dataset_config=dataset_config,
+        meta_folder=resolve_meta_folder(meta_folder, path),
+        trust_code=trust_code,
+    )
+    form = None if key_format is None else checked_key_format(key_format, source="key_format")
+    return OpenedDataset(LoadRequest.at(ref, split_part=ALL_PARTS, key_format=form), decoder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What a request opens: the leaves, and the folder of the index of tar files that are not prepared."""
+
+    leaves: tuple[Leaf, ...]
+    index_folder: str | None = None
+
+
+def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
+    path = request.path
+    if is_metadataset(path):
+        return _Opened(tuple(_leaves_of_mix(request, decoder)))
+    if is_record_file(path):
+        return _Opened((Leaf(DatasetSource(request=request, decoder=decoder)),))
+    if not is_tar_file(path):
+        source = WholeDataset(request=request, decoder=decoder)
+        if not is_unprepared(request.ref.storage(), request.ref):
+            _ = source.samples  # raises errors of the index here
+            return _Opened((Leaf(source),))
+    folder = tempfile.mkdtemp(prefix=TEMPORARY_INDEX)
+    try:
+        shards = index_tars(path, folder)
+    except BaseException:
+        shutil.rmtree(folder)
+        raise
+    source = WholeDataset(request=replace(request, ref=request.ref.moved(shards, folder)), decoder=decoder)
+    _ = source.samples
+    return _Opened((Leaf(source),), folder)
+
+
+def _leaves_of_mix(request: LoadRequest, decoder: SampleDecoder | None) -> Iterator[Leaf]:
+    """Yield the datasets of all splits of a metadataset, in the order of the file."""
+    planned = plan_splits(request.ref)
+    if planned.faults:
+        raise ConfigError(file=planned.file, faults=planned.faults)
+    for name in planned.names:
+        loaded = open_sources(replace(request, split_part=name), decoder=decoder, training=False)
+        yield from (Leaf(each.source, name) for each in loaded)
+
+
+class _IndexFolder:
+    """The temporary folder of an index, which is removed with the last dataset of this process that reads it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        weakref.finalize(self, _remove, path, os.getpid())
+
+
+def _remove(path: str, process: int) -> None:
+    if os.getpid() == process:  # forked workers read the folder of this process
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class OpenedDataset(NumberedSamples[Any]):
+    """Samples by number and key, as :func:`open_dataset` returns them.
+
+    ``dataset[5]`` is a sample as its ``dataset.yaml`` makes it, ``dataset[-1]`` the last one, ``dataset[2:5]`` a list
+    of three, ``dataset["shard_0.tar/0001"]`` the sample of a key, and ``for sample in dataset`` yields the samples in
+    order, without excluded ones. Numbers are those of the index, over all split parts, so that excluded samples have
+    numbers, too. :meth:`select` returns the samples of a split part, a condition or a filter, numbered from 0.
+
+    The datasets of a metadataset follow one another in the order of its file, with their subsets, filters and joins;
+    weights are ignored.
+
+    Threads may read at the same time. Pickles hold no open files; other processes open them again.
+    ``torch.utils.data.DataLoader`` takes it as a map-style dataset, and locates the samples of a batch together.
+
+    Args:
+        request: What to open.
+        decoder: Decodes the parts; None leaves them bytes.
+    """
+
+    _chosen: IntArray | None = None
+    """Positions of the chosen samples, ascending; None for all."""
+
+    _selection: tuple[str, ...] = ()
+
+    def __init__(self, request: LoadRequest, decoder: SampleDecoder | None) -> None:
+        self._request = request
+        self._decoder = decoder
+        self._open()
+
+    def _open(self) -> None:
+        opened = _open(self._request, self._decoder)
+        self._leaves = opened.leaves
+        self._index_folder = opened.index_folder and _IndexFolder(opened.index_folder)
+        super().__init__([leaf.source for leaf in self._leaves])
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("_request", "_decoder", "_leaves", "_reader", "_total", "_chosen", "_selection")
+        state = {name: value for name, value in self.__dict__.items() if name in kept}
+        return state | {"_index_folder": self._index_folder and self._index_folder.path}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        folder = state.pop("_index_folder")
+        self.__dict__.update(state, _index_folder=None)
+        if folder is not None and not os.path.exists(folder):
+            self._open()  # the process that scanned the tar files has ended
+
+    # ---------------------------------------------------------------------------------------------------- numbers
+
+    def __len__(self) -> int:
+        """Return the number of samples, excluded ones included."""
+        return self._total if self._chosen is None else len(self._chosen)
+
+    def _positions(self, numbers: IntArray) -> IntArray:
+        return numbers if self._chosen is None else self._chosen[numbers]
+
+    def _kept(self, positions: Sequence[int]) -> list[int]:
+        if self._chosen is None:
+            return list(positions)
+        return np.intersect1d(np.array(positions, np.int64), self._chosen).tolist()  # type: ignore[no-any-return] # ints
+
+    def _numbers_of(self, positions: IntArray) -> IntArray:
+        """Return the numbers of positions; those that were not chosen are omitted."""
+        if self._chosen is None:
+            return positions
+        return np.flatnonzero(np.isin(self._chosen, positions, assume_unique=True))
+
+    def find(self, key: str) -> list[int]:
+        """Return the numbers of all samples with a key, ascending; empty for an unknown key.
+
+        Args:
+            key: ``<shard>/<key>``, or the key alone.
+        """
+        numbers: list[int] = self._numbers_of(np.array(self._positions_of(key), np.int64)).tolist()
+        return numbers
+
+    def _guess(self, key: str) -> str:
+        error = unknown_key_error([self._leaves[0].first], [key], at="") if len(self._leaves) == 1 else None
+        return "" if error is None or "; did" not in error.message else f"; did{error.message.rpartition('; did')[2]}"
+
+    def key(self, number: int) -> str:
+        """Return the key of a sample, ``<shard>/<key>``, without reading it; of a row of a join, its first one's."""
+        leaf, index = self.place(number)
+        return leaf.first.index.full_key(int(leaf.numbers(np.array([index]))[0]))
+
+    @cached_property
+    def _first_positions(self) -> list[int]:
+        return [0, *accumulate(leaf.source.samples for leaf in self._leaves)][:-1]
+
+    def place(self, number: int) -> tuple[Leaf, int]:
+        """Return the dataset of a sample, and its number in the index or join."""
+        leaf, index = self._reader.picking.index_of(self._position(number))
+        return self._leaves[leaf], index
+
+    def indexes(self) -> Iterator[tuple[Leaf, IntArray | None]]:
+        """Yield each dataset with the numbers of its samples in the first dataset's index; None for all, in order."""
+        for leaf, first in zip(self._leaves, self._first_positions, strict=True):
+            source = leaf.source
+            if self._chosen is None and isinstance(source, WholeDataset):
+                yield leaf, None
+                continue
+            positions = np.arange(first, first + source.samples)
+            if self._chosen is not None:
+                low, high = self._chosen.searchsorted((first, first + source.samples))
+                positions = self._chosen[low:high]
+            _, indexes = self._reader.picking.locate(positions) if len(positions) else (None, positions)
+            yield leaf, leaf.numbers(indexes) if len(indexes) else indexes
+
+    # ---------------------------------------------------------------------------------------------------- samples
+
+    def _read(self, positions: Sequence[int]) -> list[Any]:
+        picking = self._reader.picking
+        if len(positions) == 1:
+            return [self._build(picking.read_one(positions[0]), positions[0])]
+        return [self._build(raw, position) for raw, position in picking.read(positions)]
+
+    def _build(self, raw: Raw, position: int) -> Any:
+        try:
+            return self._leaves[raw.source].source.build(raw, ())
+        except SkipSample as skip:
+            raise SampleError(
+                "the dataset's code skips this sample by SkipSample", at=self._reader.picking.place_of(position)
+            ) from skip
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.iterate()
+
+    def iterate(self, *, include_excluded: bool = False) -> Iterator[Any]:
+        """Yield the samples in the order of their numbers; later ones are read ahead.
+
+        Samples that the dataset's code skips are omitted.
+
+        Args:
+            include_excluded: Yield excluded samples, too.
+
+        Raises:
+            Exception: As for a single sample.
+        """
+
+        def kept(numbers: IntArray) -> IntArray:
+            positions = self._positions(numbers)
+            if include_excluded or not len(self._excluded_positions):
+                return positions
+            return positions[~np.isin(positions, self._excluded_positions)]
+
+        for raw, _ in self._reader.picking.stream(range(len(self)), kept):
+            try:
+                yield self._leaves[raw.source].source.build(raw, ())
+            except SkipSample:
+                continue
+
+    @cached_property
+    def _excluded_positions(self) -> IntArray:
+        return excluded_positions(self._reader.sources)
+
+    @property
+    def excluded(self) -> IntArray:
+        """Numbers of the samples that the split files exclude, ascending."""
+        return self._numbers_of(self._excluded_positions)
+
+    def parts(self, number: int) -> dict[str, bytes]:
+        """Return the bytes of all parts of a sample by name; in a join, after the name of the member and a slash.
+
+        Tokens are the numbers as the file stores them. Values of Parquet files are text in UTF-8, or JSON.
+
+        Raises:
+            IndexError: There is no such number.
+            FormatError: The shard has changed since it was indexed, or is damaged.
+            StorageError: The shard is missing or cannot be read.
+        """
+        leaf, index = self.place(number)
+        return leaf.parts(index)
+
+    def read(self, number: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
+        """Read the bytes ``[start, stop)`` of a part of a sample; fewer at its end.
+
+        Raises:
+            MissingFileError: The sample has no such part; it is a ``KeyError``.
+            Exception: As for :meth:`parts`.
+        """
+        leaf, index = self.place(number)
+        return leaf.read(index, part, start, stop)
+
+    def where_is(self, number: int) -> SampleLocation:
+        """Return where the bytes of a sample lie: its shard, and the offsets and sizes of its parts."""
+        leaf, index = self.place(number)
+        return leaf.where_is(index)
+
+    # ------------------------------------------------------------------------------------------------- the dataset
+
+    @property
+    def path(self) -> str:
+        """Path or URL of the dataset."""
+        return self._request.path
+
+    @property
+    def split_parts(self) -> list[str]:
+        """Names of the split parts; of a metadataset, of its splits.
+
+        Raises:
+            ConfigError: The split file is invalid.
+        """
+        if is_metadataset(self.path):
+            return list(dict.fromkeys(str(leaf.split) for leaf in self._leaves))
+        split = self._leaves[0].first.split
+        return [] if split is None else list(split.split_parts)
+
+    @property
+    def part_names(self) -> list[str]:
+        """Names of the parts that samples may have; in a join, after the name of the member and a slash."""
+        return list(dict.fromkeys(name for leaf in self._leaves for name in leaf.part_names))
+
+    @property
+    def columns(self) -> Columns:
+        """The columns by name: arrays with a value for each sample."""
+        from .columns import Columns
+
+        return Columns(lambda: list(self.indexes()))
+
+    def select(
+        self,
+        *,
+        split_part: str | None = None,
+        where: str | None = None,
+        filter: str | None = None,  # noqa: A002 - the name of the option of other calls
+        keys: Iterable[str] | None = None,
+    ) -> OpenedDataset:
+        """Return the samples that all given criteria choose, as a dataset of its own; nothing is copied.
+
+        Its samples keep their order and are numbered from 0; excluded ones are included. Of a join, the criteria apply
+        to the samples of the first dataset.
+
+        Args:
+            split_part: A split part; of a metadataset, one of its splits.
+            where: Condition on columns, ``bytes``, ``shard``, ``size("jpg")`` and ``has("jpg")``, as
+                ``energon export --where`` takes it.
+            filter: Name of a filter.
+            keys: Keys of samples, ``<shard>/<key>`` or bare, and names of shards.
+
+        Raises:
+            ConfigError: There is no such split part, value, filter or key, or the condition is invalid.
+        """
+        query = SampleQuery(where=where, filter=filter)
+        is_mix = is_metadataset(self.path)
+        if split_part is not None and is_mix and split_part not in self.split_parts:
+            raise ConfigError(
+                f"there is no split {split_part!r}; there are: {', '.join(self.split_parts)}"
+                + nearest_hint(split_part, self.split_parts),
+                at=self.path,
+            )
+        if split_part is not None and not is_mix:
+            query = replace(query, split_parts=(split_part,))
+        by_key = None if keys is None else self._of_keys(list(keys))
+        pieces = [np.empty(0, np.int64)]
+        for number, (leaf, first) in enumerate(zip(self._leaves, self._first_positions, strict=True)):
+            if split_part is not None and is_mix and leaf.split != split_part:
+                continue
+            indexes = None
+            if query != SampleQuery():
+                indexes = leaf.find(query)
+            if by_key is not None:
+                indexes = by_key[number] if indexes is None else np.intersect1d(indexes, by_key[number])
+            if indexes is None:
+                pieces.append(np.arange(first, first + leaf.source.samples))
+            else:
+                pieces += [first + some for some in positions_in(leaf.source, indexes)]
+        chosen = np.concatenate(pieces)
+        if self._chosen is not None:
+            chosen = np.intersect1d(chosen, self._chosen, assume_unique=True)
+        criteria = {"split_part": split_part, "where": where, "filter": filter}
+        shown = [f"{name}={value!r}" for name, value in criteria.items() if value is not None]
+        return self._with(chosen, [*shown, *(["keys"] if keys is not None else [])])
+
+    def _of_keys(self, keys: Sequence[str]) -> list[IntArray]:
+        """Return the samples of some keys in each dataset, ascending."""
+        found = [leaf.find_keys(keys) for leaf in self._leaves]
+        unknown = [key for key in dict.fromkeys(keys) if not any(len(by_key[key]) for by_key in found)]
+        if unknown:
+            raise unknown_key_error([leaf.first for leaf in self._leaves], unknown, at=self.path)
+        return [np.unique(np.concatenate([np.empty(0, np.int64), *by_key.values()])) for by_key in found]
+
+    def _with(self, chosen: IntArray, selection: Sequence[str]) -> OpenedDataset:
+        selected = object.__new__(OpenedDataset)
+        selected.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_info"})
+        selected._chosen = chosen
+        selected._selection = (*self._selection, *selection)
+        return selected
+
+    def to_arrow(
+        self, columns: Sequence[str] | None = None, *, parts: Sequence[str] = (), keys: bool = False
+    ) -> pa.Table:
+        """Return columns, and parts that are short texts, as an Arrow table, which pandas and polars take.
+
+        Args:
+            columns: Names of columns; None for all.
+            parts: Names of parts to add as text; they are read from every sample.
+            keys: Add the column ``key`` with ``<shard>/<key>``.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+            ConfigError: There is no such column.
+            SampleError: A part is no text, or larger than 1 MiB.
+        """
+        from .columns import arrow_table
+
+        return arrow_table(self, columns, parts=parts, keys=keys)
+
+    def browse(self, *, height: int = 640) -> BrowseFrame:
+        """Start ``energon browse`` at a free port of this machine, and return the frame that shows it in a notebook.
+
+        Args:
+            height: Pixels of the frame.
+
+        Raises:
+            ConfigError: The server cannot start: the extra ``browse`` is not installed, or the dataset is damaged.
+        """
+        from .browse_frame import BrowseFrame
+
+        return BrowseFrame.start(self._request.ref, height=height)
+
+    # ------------------------------------------------------------------------------------------------------- shown
+
+    @cached_property
+    def _info(self) -> str:
+        from .shown import info_text
+
+        return info_text(self, self._request, self._selection)
+
+    def __repr__(self) -> str:
+        return self._info
+
+    def _repr_html_(self) -> str:
+        from .shown import dataset_html
+
+        return dataset_html(self)

@@ -19,20 +19,6 @@ from .settings import break_between_words, name_program, output_settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "StatusLine",
-    "colour_wanted",
-    "error_console",
-    "escape_controls",
-    "is_terminal",
-    "json_line",
-    "output_console",
-    "print_json",
-    "print_table",
-    "show_note",
-    "show_warning",
-    "write_file",
-]
 
 _PIPED_WIDTH = 120
 _TRUECOLOR_TERMS = ("alacritty", "foot", "rxvt", "screen", "tmux", "vte", "wezterm", "xterm")

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Column, Table
 from rich.text import Text
 
+from loader.errors import escape_controls
 from loader.inspect import format_bytes, format_count, format_percent, plural
 from loader.storage import short_path
 
-from ..console import escape_controls, print_table
+from ..console import print_table
 from ..links import linked_path
 from ..part_sets import print_part_sets
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from loader.errors import escape_controls
 from loader.inspect import asked_shares, format_bytes, format_count, format_percent, plural
 
-from ..console import escape_controls, print_table, show_note, show_warning
+from ..console import print_table, show_note, show_warning
 from ..part_sets import print_part_sets
 from ..settings import output_settings
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from loader.errors import escape_controls
 from loader.inspect import PictureError, SampleView
 
 from ..ascii_text import in_ascii
-from ..console import escape_controls
 from .drawing import Drawing
 from .render import DrawingSpace, draw_in
 

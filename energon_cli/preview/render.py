@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field as dataclass_field
 from typing import TYPE_CHECKING
 
+from loader.errors import escape_controls
 from loader.inspect import FieldView, Picture, PictureError, SampleView
 
 from ..ascii_text import in_ascii, is_ascii_only
-from ..console import escape_controls
 from .drawing import Drawing, draw_picture, fit_cells
 from .keys import Keyboard
 from .terminal import PictureMethod, Terminal, ask_terminal

@@ -163,7 +163,9 @@ def _leak_document(found: LeakReport) -> dict[str, object]:
 
 
 def _show_leaks(found: LeakReport, group_by: str | None) -> None:
-    from ..console import escape_controls, output_console
+    from loader.errors import escape_controls
+
+    from ..console import output_console
 
     console = output_console()
     what = "groups" if group_by is not None else "contents"

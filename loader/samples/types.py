@@ -24,23 +24,6 @@ from .sample_dataclass import (
 )
 from .source_info import SourceInfo
 
-__all__ = [
-    "CaptioningSample",
-    "ConversationSample",
-    "CrudeSample",
-    "ImageClassificationSample",
-    "ImageSample",
-    "InterleavedSample",
-    "MultiChoiceVQASample",
-    "OCRSample",
-    "Sample",
-    "SimilarityInterleavedSample",
-    "TextSample",
-    "VQAOCRSample",
-    "VQASample",
-    "VidQASample",
-]
-
 
 class CrudeSample(SummaryMixin, dict[str, Any]):
     """Crude sample: a dict of the parts (``sample["jpg"]``) and ``__key__``, before a cooker builds a typed sample.

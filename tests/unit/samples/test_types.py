@@ -9,6 +9,7 @@ import torch
 
 from loader import EPath, samples
 from loader.errors import SampleError
+from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.samples import (
     Batch,
     CaptioningSample,
@@ -20,7 +21,6 @@ from loader.samples import (
     VQASample,
     edataclass,
 )
-from loader.samples.types import __all__ as type_names
 
 IMAGE = torch.zeros(3, 2, 2)
 
@@ -124,7 +124,7 @@ def test_deriving_from_a_crude_sample_names_what_builds_one() -> None:
 
 def test_the_package_exports_every_type() -> None:
     exported: list[str] = vars(samples)["__all__"]
-    assert set(type_names) <= set(exported)
+    assert set(SAMPLE_TYPES) <= set(exported)
     assert all(getattr(samples, name) is not None for name in exported)
     assert set(exported) <= set(dir(samples))
     with pytest.raises(AttributeError, match="attribute nothing"):

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
 def show_account(account: Account) -> None:
     """Print what was left out and what failed, a line for each reason; nothing if everything was used."""
-    from .console import error_console, escape_controls
+    from loader.errors import escape_controls
+
+    from .console import error_console
     from .settings import output_settings
 
     console = error_console()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import click
 
 from loader.errors import escape_controls
-from loader.inspect import print_table
 
 from .ascii_text import AsciiStream, is_ascii_only
 from .settings import break_between_words, name_program, output_settings
@@ -20,20 +19,6 @@ from .settings import break_between_words, name_program, output_settings
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = [
-    "StatusLine",
-    "colour_wanted",
-    "error_console",
-    "escape_controls",
-    "is_terminal",
-    "json_line",
-    "output_console",
-    "print_json",
-    "print_table",
-    "show_note",
-    "show_warning",
-    "write_file",
-]
 
 _PIPED_WIDTH = 120
 _TRUECOLOR_TERMS = ("alacritty", "foot", "rxvt", "screen", "tmux", "vte", "wezterm", "xterm")

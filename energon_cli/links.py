@@ -8,7 +8,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from .console import colour_wanted, escape_controls, is_terminal
+from loader.errors import escape_controls
+
+from .console import colour_wanted, is_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -194,14 +194,14 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
             if settings.debug and not isinstance(sys.exception(), click.exceptions.Exit | click.UsageError):
                 import traceback
 
-                from .console import escape_controls
+                from loader.errors import escape_controls
 
                 click.echo(escape_controls(traceback.format_exc(), keep="\n\t"), err=True)
             raise
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
-        from .console import escape_controls
+        from loader.errors import escape_controls
 
         if isinstance(error, click.UsageError):
             from .environment import explain_source
@@ -256,7 +256,7 @@ class _LogPrinter(logging.Handler):
     """Prints log records as single lines, with control characters of shard names, keys and paths escaped."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        from .console import escape_controls
+        from loader.errors import escape_controls
 
         if record.levelno < output_settings().log_level:
             return
@@ -286,7 +286,9 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
         return
     coloured = False
     if shadowed_loader() is None:
-        from .console import colour_wanted, escape_controls
+        from loader.errors import escape_controls
+
+        from .console import colour_wanted
 
         text = name_program(escape_controls(message, keep="\n\t"))
         coloured = colour_wanted(sys.stderr)

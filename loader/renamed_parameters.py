@@ -1,4 +1,4 @@
-"""Earlier names of parameters, which callers may keep passing as keywords."""
+"""Other names of parameters, by which code for megatron-energon passes keywords."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def renamed_parameters(**present_names: str) -> Callable[[F], F]:
-    """Accept the earlier names of a function's parameters as keywords.
+    """Accept megatron-energon's names of a function's parameters as keywords.
 
     Args:
-        present_names: The present name of each parameter, by its earlier name.
+        present_names: The present name of each parameter, by its name there.
 
     >>> @renamed_parameters(tensors="batch")
     ... def stack(batch): return len(batch)
@@ -25,12 +25,12 @@ def renamed_parameters(**present_names: str) -> Callable[[F], F]:
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             if kwargs:
-                for earlier, present in present_names.items():
-                    if earlier in kwargs and present not in kwargs:
-                        kwargs[present] = kwargs.pop(earlier)
+                for other, present in present_names.items():
+                    if other in kwargs and present not in kwargs:
+                        kwargs[present] = kwargs.pop(other)
             return function(*args, **kwargs)
 
-        vars(call)["__earlier_parameters__"] = tuple(present_names)
+        vars(call)["__other_parameters__"] = tuple(present_names)
         return cast("F", call)
 
     return decorate

@@ -96,7 +96,9 @@ def add_parts(
 
 
 def _show(report: AddPartsReport) -> None:
-    from ..console import escape_controls, output_console, show_note
+    from loader.errors import escape_controls
+
+    from ..console import output_console, show_note
 
     parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
     output_console().print(escape_controls(f"wrote {report.matched:,} samples to {report.output}: {parts}"))

@@ -100,7 +100,7 @@ def _run_facts(run: Sequence[tuple[str, RunState]]) -> dict[str, Any]:
 def _show(console: Console, facts: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from ..console import escape_controls
+    from loader.errors import escape_controls
 
     for file in facts["files"]:
         console.print(Text(escape_controls(file["path"]), style="bold"))
@@ -121,7 +121,7 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
 
 def _line(text: str) -> str:
     """Return a text without control characters; a hostile file has texts of a hundred megabytes."""
-    from ..console import escape_controls
+    from loader.errors import escape_controls
 
     return escape_controls(text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} …")
 

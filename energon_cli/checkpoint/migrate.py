@@ -41,9 +41,10 @@ def migrate(
         Continue a run with other weights:
             energon checkpoint migrate /data/run/step_1000 /data/mix_2.yaml /data/run/step_1000_mix_2
     """
+    from loader.errors import escape_controls
     from loader.inspect.runs import load_task_encoder, migrate_files
 
-    from ..console import escape_controls, output_console, print_json, show_warning
+    from ..console import output_console, print_json, show_warning
     from .files import note_dropped, read_states_to_convert, written_files
 
     read = read_states_to_convert(files, place)

@@ -48,10 +48,11 @@ def redist(
         Convert all files of a folder:
             energon checkpoint redist /data/run/step_1000 /data/run/for_4_ranks --new-world-size 4
     """
+    from loader.errors import escape_controls
     from loader.inspect import plural
     from loader.training.states import redistribute_files
 
-    from ..console import escape_controls, output_console, print_json
+    from ..console import output_console, print_json
     from .files import note_dropped, read_states_to_convert, written_files
 
     read = read_states_to_convert(files, place)

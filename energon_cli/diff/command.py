@@ -118,7 +118,7 @@ def _document(report: DiffReport) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    from loader.inspect.diff import Names
+    from loader.training.states import Names
 
     return {"count": value.count, "names": list(value.first)} if isinstance(value, Names) else value
 

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
+from loader.inspect import print_table
+
 from ..command import energon_command
-from ..console import escape_controls, print_table
 from ..options import shared_options
 
 if TYPE_CHECKING:

@@ -213,7 +213,10 @@ def _listed_document(listed: ListedExclusions) -> dict[str, object]:
 
 def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
     """Show the exclusions of a dataset, below its name if there are several datasets."""
-    from ..console import escape_controls, output_console, print_table
+    from loader.errors import escape_controls
+    from loader.inspect import print_table
+
+    from ..console import output_console
 
     console = output_console()
     if title is not None:

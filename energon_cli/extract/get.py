@@ -94,9 +94,9 @@ def _document(sample: SampleParts) -> dict[str, object]:
 
 def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
     """List the parts of a sample, after its name and the dataset unless it is the path."""
-    from loader.inspect import format_bytes
+    from loader.inspect import format_bytes, print_table
 
-    from ..console import output_console, print_table
+    from ..console import output_console
 
     rows = [
         (place.name, format_bytes(place.size_bytes), "–" if place.offset is None else f"{place.offset:,}")

@@ -106,11 +106,12 @@ def compute_with_consent(
         click.Abort: The user does not consent.
     """
     from loader.dataset.query import only_value, write_command
+    from loader.errors import escape_controls
     from loader.format import usable_cores
     from loader.inspect import plural
     from loader.inspect.stats import compute_values, estimate_values, value_names
 
-    from ..console import error_console, escape_controls, is_terminal, show_note
+    from ..console import error_console, is_terminal, show_note
     from ..progress import ProgressBar
 
     if not computes:

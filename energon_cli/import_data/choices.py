@@ -11,11 +11,11 @@ import click
 from loader.convert.importing import ListedRows
 from loader.convert.rows import FileAccess, RefusedFiles
 from loader.convert.sources import found_columns
+from loader.errors import escape_controls
 from loader.format.documents import SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_choices
 
-from ..console import escape_controls
 from ..prepare.choices import show_trial
 from ..prepare.flags import type_of_flags
 from ..prepare.history import AnswerHistory, RewindableQuestions

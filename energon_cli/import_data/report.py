@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from loader.convert.importing import failure_document
 from loader.convert.sources import found_columns
-from loader.inspect import format_bytes, format_percent, plural
+from loader.errors import escape_controls
+from loader.inspect import format_bytes, format_percent, plural, print_table
 
-from ..console import escape_controls, print_table, show_note, show_warning
+from ..console import show_note, show_warning
 from ..prepare.report import show_first_sample
 from .flags import ImportFlags
 

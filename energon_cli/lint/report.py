@@ -140,9 +140,10 @@ def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
 
 
 def _show_advice(console: Console, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None) -> None:
+    from loader.errors import escape_controls
     from loader.inspect import exclusion_advice, plural
 
-    from ..console import escape_controls, show_note
+    from ..console import show_note
 
     if fixed is not None:
         excluded = f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}"
@@ -199,7 +200,8 @@ def _lines(
     from rich.style import Style
     from rich.text import Text
 
-    from ..console import escape_controls
+    from loader.errors import escape_controls
+
     from ..settings import name_program
 
     finding = group.first

@@ -91,7 +91,9 @@ def merge(
 
 
 def _show(report: MergeReport, output: str) -> None:
-    from ..console import escape_controls, output_console, show_warning
+    from loader.errors import escape_controls
+
+    from ..console import output_console, show_warning
 
     console = output_console()
     folders = escape_controls(f"{', '.join(report.folders)} into {output}")

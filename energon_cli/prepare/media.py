@@ -100,11 +100,12 @@ def prepare_media(
             "Choose the files to read with --media-metadata-by-header, --media-metadata-by-extension"
             " or --media-metadata-by-glob '*.jpg,*.png'."
         )
+    from loader.errors import escape_controls
     from loader.format import open_dataset_storage, usable_cores
     from loader.format.prepare import check_meta_folder, prepare_media_folder, unwritable_folder
     from loader.inspect import plural
 
-    from ..console import StatusLine, escape_controls, output_console, print_json, show_warning
+    from ..console import StatusLine, output_console, print_json, show_warning
     from ..progress import ProgressBar
     from .report import media_document
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
 from loader.inspect import plural
 from loader.metadataset import plan_joins, prepare_metadataset
 
-from ..console import escape_controls, output_console, print_json
+from ..console import output_console, print_json
 from ..progress import ProgressBar
 from .flags import given_flags
 

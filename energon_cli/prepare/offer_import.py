@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, cast
 
 import click
 
+from loader.errors import escape_controls
 from loader.format.documents import content_of_folder, fault_of_file, new_folder_for
 from loader.inspect import format_bytes, plural
 from loader.storage import is_url, open_parent
 
-from ..console import escape_controls, output_console, print_json
+from ..console import output_console, print_json
 from ..progress import ProgressBar
 from .flags import PrepareFlags, check_flags
 

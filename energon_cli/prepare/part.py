@@ -7,13 +7,13 @@ import shlex
 
 import click
 
-from loader.errors import ConfigError
+from loader.errors import ConfigError, escape_controls
 from loader.format import usable_cores
 from loader.format.cluster import Part, parse_part
 from loader.format.prepare import PartReport, PreparePlan, PrepareProgress, run_part
 from loader.inspect import format_bytes, plural
 
-from ..console import escape_controls, output_console, print_json
+from ..console import output_console, print_json
 from ..progress import ProgressBar
 from .flags import PrepareFlags, check_flags, given_flags
 

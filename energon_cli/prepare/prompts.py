@@ -94,7 +94,7 @@ def ask_text(
     from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings
 
-    from ..console import escape_controls
+    from loader.errors import escape_controls
 
     # The prompt: hint, keys and fault stand above the question.
     fault = ""
@@ -200,7 +200,9 @@ def leave() -> NoReturn:
 
 def print_dim(text: str) -> None:
     """Print a hint or a fault to standard error."""
-    from ..console import error_console, escape_controls
+    from loader.errors import escape_controls
+
+    from ..console import error_console
 
     error_console().print(escape_controls(text, keep="\n"), style="dim")
 
@@ -209,7 +211,9 @@ def _show_answer(question: str, answer: str) -> None:
     """Print a question and its answer, with line breaks between words, in place of the prompt."""
     from rich.text import Text
 
-    from ..console import error_console, escape_controls
+    from loader.errors import escape_controls
+
+    from ..console import error_console
 
     parts = (("? ", "cyan"), f"{question} ", (escape_controls(" ".join(answer.split())), "cyan"))
     error_console().print(Text.assemble(*parts))
@@ -260,7 +264,7 @@ def _columns() -> int:
 def _completer(complete: Callable[[str], Sequence[str]]) -> Any:
     from prompt_toolkit.completion import Completer, Completion
 
-    from ..console import escape_controls
+    from loader.errors import escape_controls
 
     class FunctionCompleter(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Any:  # noqa: ARG002 - its interface
@@ -277,7 +281,7 @@ def _escaping_processor() -> Any:
     from prompt_toolkit.formatted_text import fragment_list_to_text
     from prompt_toolkit.layout.processors import Processor, Transformation
 
-    from ..console import escape_controls
+    from loader.errors import escape_controls
 
     class EscapingProcessor(Processor):
         def apply_transformation(self, transformation_input: Any) -> Any:

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loader.inspect import asked_shares, format_bytes, format_count, format_percent, plural, print_part_sets
+from loader.errors import escape_controls
+from loader.inspect import (
+    asked_shares,
+    format_bytes,
+    format_count,
+    format_percent,
+    plural,
+    print_part_sets,
+    print_table,
+)
 
-from ..console import escape_controls, print_table, show_note, show_warning
+from ..console import show_note, show_warning
 from ..settings import output_settings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loader.errors import StorageError
+from loader.errors import StorageError, escape_controls
 from loader.format import usable_cores
 from loader.format.cluster import check_not_planned
 from loader.format.documents import content_of_folder, import_hint
@@ -35,7 +35,7 @@ from loader.inspect import (
 from loader.storage import open_storage
 
 from ..account import show_account
-from ..console import error_console, escape_controls, output_console, print_json, show_note, show_warning
+from ..console import error_console, output_console, print_json, show_note, show_warning
 from ..progress import ProgressBar
 from .choices import needs_contents, resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags, split_of_flags

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from loader.errors import escape_controls
 from loader.inspect import SampleView
 from loader.samples import PictureError
 
 from ..ascii_text import in_ascii
-from ..console import escape_controls
 from .drawing import Drawing
 from .render import DrawingSpace, draw_in
 

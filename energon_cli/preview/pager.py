@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from loader.errors import escape_controls
 from loader.inspect import SampleView
 
-from ..console import escape_controls
 from .ahead import AheadWorker
 from .keys import Keyboard
 from .notes import Notes

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field as dataclass_field
 from typing import TYPE_CHECKING
 
+from loader.errors import escape_controls
 from loader.inspect import FieldView, SampleView
 from loader.samples import Picture, PictureError
 
 from ..ascii_text import in_ascii, is_ascii_only
-from ..console import escape_controls
 from .drawing import Drawing, draw_picture, fit_cells
 from .keys import Keyboard
 from .terminal import PictureMethod, Terminal, ask_terminal

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from loader.errors import escape_controls
 from loader.inspect import SampleView
-
-from ..console import escape_controls
 
 _STEP_S = 0.1
 

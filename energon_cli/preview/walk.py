@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from loader.errors import escape_controls
 from loader.inspect import SampleView, plural
 
-from ..console import escape_controls
 from .ahead import AheadWorker, Job
 from .frame import Frame, FrameRenderer
 from .grid import Grid, make_tile

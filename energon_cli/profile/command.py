@@ -47,9 +47,10 @@ def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, 
         Record more steps, in another file:
             energon profile --steps 1000 --trace /tmp/trace.json train.py
     """
+    from loader.errors import escape_controls
     from loader.inspect.profile import profile_script
 
-    from ..console import error_console, escape_controls
+    from ..console import error_console
 
     report = profile_script(script, arguments, steps=steps, trace=trace, stats=stats)
     console = error_console()

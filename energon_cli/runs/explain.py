@@ -67,9 +67,7 @@ def _show(facts: RunFacts, console: Any) -> None:
     from rich.text import Text
 
     from loader.errors import escape_controls
-    from loader.inspect import format_bytes, format_percent, plural
-
-    from ..console import print_table
+    from loader.inspect import format_bytes, format_percent, plural, print_table
 
     console.print(
         f"{plural(facts.steps, 'step')} of {plural(facts.batch_samples, 'sample')}: {plural(facts.samples, 'sample')}"
@@ -122,9 +120,7 @@ def _show(facts: RunFacts, console: Any) -> None:
 def _show_stretches(facts: RunFacts, console: Any) -> None:
     """Print the shares of each dataset in the stretches of a run whose weights change."""
     from loader.errors import escape_controls
-    from loader.inspect import format_percent, plural
-
-    from ..console import print_table
+    from loader.inspect import format_percent, plural, print_table
 
     changes = plural(len(facts.stretches) - 1, "time")
     console.print(f"the weights change {changes}; shares asked → got from step to step:")

@@ -136,9 +136,9 @@ def _document(report: SplitReport, dry_run: bool) -> dict[str, object]:
 
 
 def _show(report: SplitReport, path: str, dry_run: bool) -> None:
-    from loader.inspect import format_percent
+    from loader.inspect import format_percent, print_table
 
-    from ..console import output_console, print_table, show_note, show_warning
+    from ..console import output_console, show_note, show_warning
 
     rows = [
         (part, f"{shards:,}", f"{samples:,}", format_percent(share))
@@ -163,7 +163,9 @@ def _leak_document(found: LeakReport) -> dict[str, object]:
 
 
 def _show_leaks(found: LeakReport, group_by: str | None) -> None:
-    from ..console import escape_controls, output_console
+    from loader.errors import escape_controls
+
+    from ..console import output_console
 
     console = output_console()
     what = "groups" if group_by is not None else "contents"

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from loader.errors import escape_controls
-from loader.inspect import print_part_sets
-
-from ..console import print_table
+from loader.inspect import print_part_sets, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console

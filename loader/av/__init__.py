@@ -5,8 +5,6 @@ Decoding needs PyAV (``pip install 'energon-toolkit[av]'``); importing this pack
 
 from __future__ import annotations
 
-from .av_data import AVData
-from .av_decoder import AVDecoder
-from .uniform_clips import get_clips_uniform, get_single_frames_uniform
+import lazy_loader
 
-__all__ = ["AVData", "AVDecoder", "get_clips_uniform", "get_single_frames_uniform"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

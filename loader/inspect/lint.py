@@ -106,7 +106,8 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
     if is_tar_file(ref.path) or is_unprepared(storage, ref):
         return _lint_unprepared(request, make_check, on_progress)
-    from ..lint.run import LintPlan, lint_dataset
+    from ..lint.report import LintPlan
+    from ..lint.run import lint_dataset
 
     plan = LintPlan(
         ref=ref,

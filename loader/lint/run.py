@@ -25,19 +25,10 @@ from .metadata import (
     unreadable_dataset,
 )
 from .record_folder import RecordShardLint
-from .report import LEVELS, Finding, LintPlan, LintProgress, LintReport, SampleCheck
+from .report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from .running import RunningLint
 from .samples import media_note
 from .task import DecodeTasks, LintChecker, LintTask
-
-__all__ = [
-    "LEVELS",
-    "LintPlan",
-    "LintProgress",
-    "LintReport",
-    "SampleCheck",
-    "lint_dataset",
-]
 
 _STALE = frozenset(("E005", "E101", "E102", "E104", "E105", "E109"))
 """Findings about a shard after which the index may have wrong offsets, so that every part would fail to decode."""

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, strategies as st
 from rich.console import Console
 
-from energon_cli.console import error_console, escape_controls, json_line, output_console, print_json
+from energon_cli.console import error_console, json_line, output_console, print_json
+from loader.errors import escape_controls
 from loader.inspect import format_bytes, plural
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from energon_cli.console import output_console, print_table
+from energon_cli.console import output_console
 from energon_cli.preview.walk import KEYS_HELP
 from energon_cli.settings import break_between_words
+from loader.inspect import print_table
 from tests.cli.make_dataset import caption_parts, picture, write_captions
 from tests.cli.terminal import TerminalRun
 from tests.source_tree import ROOT

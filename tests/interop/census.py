@@ -186,7 +186,7 @@ def rows_of_members(row: str, value: Any) -> Iterator[str]:
 def parameters(value: Any) -> list[str]:
     """Return the names of a callable's public parameters, also of those that `**options: Unpack[…]` declares."""
     function = value.__init__ if inspect.isclass(value) and inspect.isfunction(value.__init__) else value
-    found: list[str] = list(getattr(function, "__earlier_parameters__", ()))
+    found: list[str] = list(getattr(function, "__other_parameters__", ()))
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -34,7 +34,8 @@ from loader.format.index.journal import Journal, save_scans
 from loader.format.index.shard_index import ShardIndex, decode_shard_index, encode_shard_index, index_shard
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.lint.run import LintPlan, lint_dataset
+from loader.lint.report import LintPlan
+from loader.lint.run import lint_dataset
 from loader.samples import PictureError, encoded_picture
 from loader.samples.decoding import part_decode
 from loader.samples.decoding.image_decode import IMAGE_FORMS, identify_image

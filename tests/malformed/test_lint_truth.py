@@ -30,8 +30,8 @@ from loader.format.index.sample_bytes import read_sample
 from loader.format.prepare.plan import SplitRequest
 from loader.inspect.lint import exclude_broken_samples
 from loader.lint import metadata as lint_metadata, samples as lint_samples, task as lint_task
-from loader.lint.report import CODES, Finding, SampleCheck
-from loader.lint.run import LintPlan, LintProgress, LintReport, lint_dataset
+from loader.lint.report import CODES, Finding, LintPlan, LintProgress, LintReport, SampleCheck
+from loader.lint.run import lint_dataset
 from loader.samples.building.check import DecodeCheck
 from loader.storage import FileInfo, LocalStorage, ReadableFile
 from tests.e2e.dataset_tree import (

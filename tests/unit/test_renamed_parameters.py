@@ -1,4 +1,4 @@
-"""The keywords by which code written for megatron-energon, and for earlier versions, passes arguments."""
+"""The keywords by which code written for megatron-energon passes arguments."""
 
 from __future__ import annotations
 

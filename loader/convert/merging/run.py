@@ -11,6 +11,7 @@ from ...accounting import Account
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...errors import ConfigError, StorageError
+from ...format.carry import COLUMNS, FILTERS, NewOrder, OldDataset, carried_values
 from ...format.documents.split_config import format_split_config
 from ...format.index.current import shard_index_with_offsets
 from ...format.index.journal import save_scans
@@ -34,7 +35,6 @@ from .inputs import (
     merged_split,
     open_inputs,
 )
-from .values import merge_columns, merge_filters
 
 _SCANS_AT_ONCE = 256
 
@@ -85,8 +85,7 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
             run_prepare(PreparePlan(path=staged, workers=plan.workers, compat=True))
             folder = folder_at(staged)
         # Carry what all inputs have.
-        columns, warnings = merge_columns(inputs, storage, folder.tar_index)
-        filters, more = merge_filters(inputs, staged)
+        carried, warnings = _carry(inputs, storage, folder.index.shards)
         # Compare the sums before the folder gets its name.
         account = Account()
         account.see("samples", sum(len(one.index) for one in inputs))
@@ -94,7 +93,7 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         account.use("samples", prepared.samples)
         account.use("files", prepared.shards)
         account.take("bytes", prepared.size_bytes)
-        for text in (*_media_warnings(inputs), *warnings, *more):
+        for text in (*_media_warnings(inputs), *warnings):
             account.lose("files", "L115", text)
         account.check()
         if plan.strict:
@@ -106,11 +105,11 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
         shards=prepared.shards,
         size_bytes=prepared.size_bytes,
         split=prepared.split,
-        columns=columns,
-        filters=filters,
+        columns=tuple(carried[COLUMNS.word]),
+        filters=tuple(carried[FILTERS.word]),
         duplicate_keys=prepared.duplicate_keys,
         renamed_shards=renamed,
-        warnings=(*_warnings(prepared), *_media_warnings(inputs), *warnings, *more),
+        warnings=(*_warnings(prepared), *_media_warnings(inputs), *warnings),
         account=account,
         seconds=time.perf_counter() - started,
     )
@@ -184,6 +183,27 @@ def _write_tar_idx(inputs: Sequence[MergeInput], folder: Dataset, placed: Mappin
         if len(offsets):
             with folder.storage.create(shard.name + TAR_IDX_SUFFIX, durable=False) as file:
                 file.write(tar_idx_bytes(offsets))
+
+
+def _carry(
+    inputs: Sequence[MergeInput], storage: LocalStorage, shards: Sequence[ShardEntry]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Write the columns and filters that all inputs have; return their names, and a warning for each other one."""
+    old = [OldDataset(one.path, one.folder.storage, one.index.shards) for one in inputs]
+    rows = {
+        name: (number, range(shard.first_sample, shard.first_sample + shard.samples))
+        for number, one in enumerate(inputs)
+        for name, shard in one.entries.items()
+    }
+    carried: dict[str, list[str]] = {COLUMNS.word: [], FILTERS.word: []}
+    warnings = []
+    for values in carried_values(NewOrder(old, [rows[shard.name] for shard in shards], shards)):
+        if isinstance(values.write, str):
+            warnings.append(values.warning)
+        else:
+            values.write(storage, values.stem)
+            carried[values.kind.word].append(values.name)
+    return carried, warnings
 
 
 def _warnings(prepared: PrepareReport) -> Iterator[str]:

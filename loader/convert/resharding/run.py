@@ -13,21 +13,17 @@ from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...dataset.query import Compute, DatasetValues, SampleQuery, find_samples
-from ...dataset.unprepared.tar_index import TarIndex, tar_layout
-from ...errors import ConfigError, EnergonError
-from ...format.columns.column import open_column, write_column
-from ...format.columns.column_files import column_names
+from ...errors import ConfigError
+from ...format.carry import COLUMNS, FILTERS, NewOrder, OldDataset, carried_values
 from ...format.dataset_ref import DatasetRef
 from ...format.documents import command_for_folder
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.filters.files import FilterFiles, filter_names
 from ...format.index.layout import ShardEntry
 from ...format.nv_meta import DATASET_YAML, FOLDER
 from ...format.tar.names import printable
 from ...storage import is_url, read_document
 from ..importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
 from ..importing.run import run_import
-from ..merging.values import COLUMN_FIELDS
 from ..rows.shard_plan import ShardLayout
 from ..sources.dataset import (
     DatasetSource,
@@ -99,7 +95,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     if plan.strict:
         account.check_complete(at=plan.output)
     # Write the shards; columns and filters follow the new order.
-    carried = CarriedValues(folder, samples)
+    carried = _CarriedValues(folder, samples)
     written = run_import(
         _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carried.write
     )
@@ -108,8 +104,8 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         written=replace(written, account=account),
         excluded=0 if plan.query.excluded else _count_excluded(folder, plan.query, len(chosen)),
         without_parts=len(inner) - len(samples),
-        columns=tuple(carried.columns),
-        filters=tuple(carried.filters),
+        columns=tuple(carried.names[COLUMNS.word]),
+        filters=tuple(carried.names[FILTERS.word]),
         warnings=(*warnings, *carried.warnings),
     )
 
@@ -264,54 +260,32 @@ class ReshardReport:
     warnings: tuple[str, ...]
 
 
-class CarriedValues:
-    """The columns and filters of a dataset, for a new one.
-
-    Args:
-        folder: The dataset.
-        samples: The sample of each row, shape (rows,).
-    """
+class _CarriedValues:
+    """The columns and filters of a dataset, for a new one that has some of its samples."""
 
     def __init__(self, folder: Dataset, samples: IntArray) -> None:
         self._folder = folder
         self._samples = samples
-        self.columns: list[str] = []
-        self.filters: list[str] = []
+        self.names: dict[str, list[str]] = {COLUMNS.word: [], FILTERS.word: []}
         self.warnings: list[str] = []
 
     def write(self, written: WrittenRows) -> None:
         """Write them to a dataset that is not committed yet; damaged and stale ones stay behind, with a warning."""
-        index, storage = _index_of(written), self._folder.storage
-        samples = self._samples[written.order]
-        for name in column_names(storage):
-            try:
-                column = open_column(storage, self._folder.index, name)
-            except EnergonError as error:
-                self.warnings.append(error.message)
-                continue
-            write_column(
-                written.storage,
-                index,
-                name,
-                column.values[samples],
-                **{each: getattr(column.record, each) for each in COLUMN_FIELDS},
-            )
-            self.columns.append(name)
+        old = OldDataset(self._folder.path, self._folder.storage, self._folder.index.shards)
+        order = NewOrder([old], [(0, self._samples[written.order])], _shards(written))
         of_parts = self._folder.split.sample_filters.values() if self._folder.split else ()
-        for name in filter_names(storage):
-            if name in of_parts:
+        for values in carried_values(order):
+            if values.kind is FILTERS and values.name in of_parts:
                 continue  # parts have shards of their own now
-            try:
-                kept = self._folder.open_filter(name).keeps(samples)
-            except EnergonError as error:
-                self.warnings.append(error.message)
-                continue
-            _write_filter(FilterFiles.of_dataset(written.storage, name), kept, index)
-            self.filters.append(name)
+            if isinstance(values.write, str):
+                self.warnings.append(values.write)
+            else:
+                values.write(written.storage, values.stem)
+                self.names[values.kind.word].append(values.name)
 
 
-def _index_of(written: WrittenRows) -> TarIndex:
-    """Return an index that has the shards, which columns name."""
+def _shards(written: WrittenRows) -> list[ShardEntry]:
+    """Return the shards that the new index will have; columns name them."""
     shards, first = [], 0
     for name, size_bytes, _, samples in written.files:
         shards.append(
@@ -326,11 +300,4 @@ def _index_of(written: WrittenRows) -> TarIndex:
             )
         )
         first += samples
-    return TarIndex(written.storage, tar_layout(shards), path=written.storage.path(""))
-
-
-def _write_filter(files: FilterFiles, kept: np.ndarray[tuple[int], np.dtype[np.bool_]], index: TarIndex) -> None:
-    starts = [shard.first_sample for shard in index.shards]
-    counts = np.add.reduceat(kept.astype(np.int64), starts)
-    names = (shard.name for shard in index.shards)
-    files.write(dict(zip(names, counts.tolist(), strict=True)), iter([np.flatnonzero(kept)]))
+    return shards

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ...errors import ConfigError, FormatError
 from ...storage import Storage
 from ..documents.messages import did_you_mean
-from ..index.layout import SampleIndex
+from ..index.layout import SampleIndex, ShardEntry
 from ..index.npy_column import create_column, map_column
 from ..nv_meta import COLUMNS_FOLDER
 from .column_files import (
@@ -106,13 +106,20 @@ def write_column(
         description=description,
         made_by=made_by,
     )
-    if storage.exists(column_path(name, ".json")):
-        storage.remove(column_path(name, ".json"))  # a kill in between leaves no column, not a wrong one
-    dtype = values.dtype.newbyteorder("<").str
-    with create_column(storage, column_path(name, ".npy"), dtype) as column:
-        for start in range(0, len(values), _ROWS_AT_ONCE):
-            column.append(values[start : start + _ROWS_AT_ONCE])
-    with storage.create(column_path(name, ".json")) as file:
+    blocks = (values[start : start + _ROWS_AT_ONCE] for start in range(0, len(values), _ROWS_AT_ONCE))
+    write_column_files(storage, column_path(name, ""), record, values.dtype, blocks)
+
+
+def write_column_files(
+    storage: Storage, stem: str, record: ColumnRecord, dtype: np.dtype[Any], blocks: Iterable[npt.NDArray[Any]]
+) -> None:
+    """Write the two files of a column, whose names without the extensions are ``stem``."""
+    if storage.exists(f"{stem}.json"):
+        storage.remove(f"{stem}.json")  # a kill in between leaves no column, not a wrong one
+    with create_column(storage, f"{stem}.npy", dtype.newbyteorder("<").str) as column:
+        for block in blocks:
+            column.append(block)
+    with storage.create(f"{stem}.json") as file:
         file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
 
@@ -130,8 +137,17 @@ def open_column(storage: Storage, index: SampleIndex, name: str) -> Column:
             at=storage.path(COLUMNS_FOLDER),
             hint=f"write it: energon stats {storage.path('')} --write {name}",
         )
+    return read_column(storage, index.shards, name)
+
+
+def read_column(storage: Storage, shards: Sequence[ShardEntry], name: str) -> Column:
+    """Open an existing column of a dataset that has these shards.
+
+    Raises:
+        FormatError: A file of it is damaged, or the column is of other shards.
+    """
     record, file = read_record(storage, name), column_path(name, ".npy")
-    if record.samples != len(index) or record.shards != shards_digest(index.shards):
+    if record.samples != sum(shard.samples for shard in shards) or record.shards != shards_digest(shards):
         raise _stale(storage, name, "it was written for other shards")
     try:
         values = map_column(storage, file, None, is_fixed=False)

@@ -10,21 +10,12 @@ from typing import Any, Literal, Protocol
 from ...accounting import Account
 from ...accounting.large_parts import SHOWN_JSON_BYTES
 from ..contents.findings import Contents
+from ..index import remote_shard
 from ..index.layout import SampleIndex
-from ..index.remote_shard import ScanMode
 from ..media.kind import MediaFilter
 from ..media.tables import MediaReport
 
-__all__ = [
-    "PreparePlan",
-    "PrepareProgress",
-    "PrepareReport",
-    "ProgressCallback",
-    "RunningPrepare",
-    "ScanHow",
-    "ScanMode",
-    "SplitRequest",
-]
+ScanMode = remote_shard.ScanMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,12 @@ from ...accounting import Account
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
+from ..carry import NextValues, carry_to_next_index
 from ..cluster.executor import run_in_executor
-from ..columns.carry import CarriedColumns, carry_columns
 from ..contents.findings import Contents
 from ..contents.sampler import MAX_JSON_BYTES, ContentSampler, parse_document
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
-from ..filters.carry import carry_filters
 from ..index.current import read_uuid, stale_indexes
 from ..index.layout import (
     LAYOUT_VERSION,
@@ -235,13 +234,12 @@ class RecordPrepare:
         is_same = previous is not None and not self._to_scan and previous.shards == layout.shards
         changed = not (is_same and is_written(storage, contents))
         earlier = previous.shards if previous else ()
-        columns = carry_columns(storage, workspace.work, earlier=earlier, now=layout.shards)
-        columns += carry_filters(storage, workspace.work, earlier=earlier, now=layout.shards)
+        carried = carry_to_next_index(storage, workspace.work, earlier=earlier, now=layout.shards)
         identity = previous.uuid if previous is not None else ""
         if self._plan.strict:
             self.account.check_complete(at=storage.path(""))
         if changed:
-            identity = _publish(workspace, self.index, contents, previous, columns)
+            identity = _publish(workspace, self.index, contents, previous, carried)
         return PrepareReport(
             changed=changed,
             uuid=identity,
@@ -255,7 +253,7 @@ class RecordPrepare:
             duplicate_keys=0,
             compat=False,
             split=split_counts,
-            warnings=(*split.warnings, *columns.warnings),
+            warnings=(*split.warnings, *carried.warnings),
             seconds=time.perf_counter() - self._started,
             account=self.account,
         )
@@ -355,7 +353,7 @@ def _publish(
     index: RecordIndex,
     files: Mapping[str, bytes],
     previous: RecordIndex | None,
-    columns: CarriedColumns,
+    carried: NextValues,
 ) -> str:
     """Commit the index and the files; return the uuid of the index."""
     storage, identity = workspace.storage, uuid.uuid4()
@@ -367,8 +365,8 @@ def _publish(
         INFO_JSON: workspace.shard_info({shard.name: shard.samples for shard in index.shards}, identity),
     }
     kept = None if previous is None else previous.uuid  # running jobs may still read it
-    removals = [*stale_indexes(storage, kept=kept), *columns.removals]
+    removals = [*stale_indexes(storage, kept=kept), *carried.removals]
     if storage.exists(INDEX_SQLITE):  # of tar shards that the folder had before
         removals.append(INDEX_SQLITE)
-    workspace.commit([*columns.renames, *stage_files(workspace.work, contents)], removals, None)
+    workspace.commit([*carried.renames, *stage_files(workspace.work, contents)], removals, None)
     return str(identity)

@@ -15,13 +15,12 @@ from ...accounting import Account
 from ...accounting.large_parts import is_limited
 from ...errors import ConfigError
 from ...storage import RemoteStorage, Storage
+from ..carry import NextValues, carry_to_next_index
 from ..cluster.complete import check_complete
 from ..cluster.part_plan import check_not_planned
-from ..columns.carry import CarriedColumns, carry_columns
 from ..compat.files import STAGED_SQLITE, stale_compat_files
 from ..contents.findings import Contents
 from ..contents.sampler import ContentSampler
-from ..filters.carry import carry_filters
 from ..index.current import prefetch_documents, stale_indexes
 from ..index.dataset_index import DatasetIndex
 from ..index.layout import Layout, layout_warnings
@@ -273,10 +272,15 @@ class TarPrepare:
                 self._check_strict()
                 counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
                 media = _collect_media(inputs, staged, self._how.on_progress)
-                columns = _carry_columns(inputs, staged.layout)
-                identity = _publish(inputs, staged, columns, contents)
+                carried = carry_to_next_index(
+                    storage,
+                    work,
+                    earlier=inputs.previous.index.shards if inputs.previous.index else (),
+                    now=staged.layout.shards,
+                )
+                identity = _publish(inputs, staged, carried, contents)
                 report = self._report(staged.layout, identity, split, counts, media=media)
-                return replace(report, warnings=(*report.warnings, *columns.warnings))
+                return replace(report, warnings=(*report.warnings, *carried.warnings))
             keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
             renamed = fix_duplicates(storage, inputs.search.names, keys).renamed
             split = rename_excluded(storage, split, renamed)
@@ -369,17 +373,10 @@ def _collect_media(
     )
 
 
-def _carry_columns(inputs: PrepareInputs, layout: Layout) -> CarriedColumns:
-    earlier = inputs.previous.index.shards if inputs.previous.index else ()
-    storage, work = inputs.storage, inputs.workspace.work
-    columns = carry_columns(storage, work, earlier=earlier, now=layout.shards)
-    return columns + carry_filters(storage, work, earlier=earlier, now=layout.shards)
-
-
-def _publish(inputs: PrepareInputs, staged: StagedIndex, columns: CarriedColumns, contents: Mapping[str, bytes]) -> str:
+def _publish(inputs: PrepareInputs, staged: StagedIndex, carried: NextValues, contents: Mapping[str, bytes]) -> str:
     """Commit the staged files and those of the plan; return the uuid of the new index."""
     storage, work, identity = inputs.storage, inputs.workspace.work, uuid.uuid4()
-    renames = [(STAGED_INDEX, f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *columns.renames]
+    renames = [(STAGED_INDEX, f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *carried.renames]
     files = {
         **contents,
         INDEX_UUID: str(identity).encode(),
@@ -388,7 +385,7 @@ def _publish(inputs: PrepareInputs, staged: StagedIndex, columns: CarriedColumns
     renames += stage_files(work, files)
     # Running jobs may still read the previous index; older ones are removed.
     previous = inputs.previous.index.uuid if inputs.previous.index else None
-    removals = [*stale_indexes(storage, kept=previous), *columns.removals]
+    removals = [*stale_indexes(storage, kept=previous), *carried.removals]
     removals += stale_compat_files(
         storage,
         earlier=inputs.previous_shards,

@@ -5,7 +5,5 @@ from .compare import (
     kind_of_path as kind_of_path,
 )
 from .report import (
-    Difference as Difference,
     DiffReport as DiffReport,
-    Names as Names,
 )

@@ -15,9 +15,9 @@ from ...format.documents.split_config import SplitConfig
 from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex
 from ...storage import ReadableFile
-from ...training.states import differences
+from ...training.states import Difference, differences
 from ..text import plural
-from .report import Difference, DifferenceList
+from .report import DifferenceList
 
 _COLUMNS = ("part_name", "part_offset", "part_size", "part_ends", "key_bytes", "key_ends")
 _MAX_ALIKE = 3  # samples of a shard that are listed one by one

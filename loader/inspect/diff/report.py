@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from ...training.states import Difference, Names
 
-__all__ = ["DiffReport", "Difference", "DifferenceList", "Names"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffReport:

@@ -21,8 +21,6 @@ from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
 from .dataset_files import DatasetFiles, Entry, Layout
 
-__all__ = ["Entry", "MountedTree", "open_tree"]
-
 _FAULT = "ERROR.txt"
 
 

@@ -166,7 +166,7 @@ def test_columns_are_memory_mapped_arrays(texts: Path) -> None:
     assert np.flatnonzero(np.isnan(columns["score"])).tolist() == [3]
     rank: Any = columns["rank"]
     assert isinstance(rank, np.ma.MaskedArray)
-    assert (rank.mask.nonzero()[0].tolist(), rank.sum()) == ([4], sum(range(SAMPLES)) - 4)
+    assert (np.flatnonzero(rank.mask).tolist(), rank.sum()) == ([4], sum(range(SAMPLES)) - 4)
     assert columns["kind"].tolist() == [None, "art", "photo"] * 4
     with pytest.raises(ConfigError, match="no column 'widht'; did you mean 'width'"):
         columns["widht"]

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from loader import SampleDecoder, SampleError, TrustError
+from loader import FileStoreDecoder, SampleDecoder, SampleError, TrustError
 from loader.stores import (
     DecodeFileStore,
-    FileStoreDecoder,
     MissingFileError,
     PrimaryFileStore,
     SystemFileStore as Files,

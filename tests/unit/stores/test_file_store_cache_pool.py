@@ -20,7 +20,7 @@ import pytest
 import torch
 from PIL import Image
 
-from loader import ConfigError, EnergonError, SampleDecoder, StorageError
+from loader import ConfigError, EnergonError, FileStoreDecoder, SampleDecoder, StorageError
 from loader.stores import (
     CacheFileLazy,
     DecodeFileStore,
@@ -28,7 +28,6 @@ from loader.stores import (
     FileCacheLazy,
     FileStore,
     FileStoreCachePool,
-    FileStoreDecoder,
     MissingFileError,
     PrimaryFileStore,
     SystemFileStore,

@@ -54,7 +54,7 @@ def test_the_table_says_what_the_classes_say(spec: SampleTypeSpec) -> None:
 
 def test_every_sample_class_is_in_the_table() -> None:
     classes = {name for name, value in vars(types).items() if getattr(value, "__module__", None) == types.__name__}
-    assert classes - {"Sample"} == set(SAMPLE_TYPES)
+    assert {name for name in classes if name.endswith("Sample")} - {"Sample"} == set(SAMPLE_TYPES)
     names = [spec.short_name.lower() for spec in SAMPLE_TYPES.values()]
     assert names == sorted(names)
 

@@ -14,7 +14,8 @@ from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.lint.run import LintPlan, lint_dataset
+from loader.lint.report import LintPlan
+from loader.lint.run import lint_dataset
 from loader.samples.building.check import DecodeCheck
 from tests.tables import CRUDE_YAML, prepare_parts, row, write_lines, write_rows
 

@@ -1,0 +1,301 @@
+"""Carry the columns and filters of datasets to one that has their samples in another order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from ..arrays import IntArray
+from ..errors import ConfigError, EnergonError
+from ..storage import Storage
+from .columns.column import Column, read_column, write_again, write_column_files
+from .columns.column_files import column_names, read_record, shards_digest
+from .filters.files import FilterFiles, filter_names
+from .filters.rows import FilteredShard, FilterRows
+from .index.layout import ShardEntry
+from .index.publish import STAGING
+from .nv_meta import COLUMNS_FOLDER, FOLDER
+
+_SAMPLES_AT_ONCE = 1 << 20
+
+Write = Callable[[Storage, str], None]
+"""Write the files of a column or filter, whose names without the extensions it takes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OldDataset:
+    """A dataset whose samples a new one has.
+
+    Attributes:
+        path: Its path, for messages.
+        storage: Its folder.
+        shards: The shards of its index.
+    """
+
+    path: str
+    storage: Storage
+    shards: Sequence[ShardEntry]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewOrder:
+    """The samples of old datasets in the order of a new one.
+
+    Attributes:
+        datasets: The old datasets.
+        runs: Position of an old dataset, and numbers of its samples: run after run, the samples of the new one.
+        shards: The shards of the new dataset.
+    """
+
+    datasets: Sequence[OldDataset]
+    runs: Sequence[tuple[int, range | IntArray]]
+    shards: Sequence[ShardEntry]
+
+    @property
+    def samples(self) -> int:
+        """Number of samples of the new dataset."""
+        return sum(shard.samples for shard in self.shards)
+
+    def blocks(self) -> Iterator[tuple[int, IntArray]]:
+        """Yield the runs in pieces that take little memory."""
+        for number, samples in self.runs:
+            for start in range(0, len(samples), _SAMPLES_AT_ONCE):
+                yield number, np.asarray(samples[start : start + _SAMPLES_AT_ONCE], np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ValueKind:
+    """Columns, or filters.
+
+    Attributes:
+        word: What one of them is called.
+        names: Lists those of a dataset.
+        prefix: Begin of the names of their files.
+        extension: Extension of the file of values, next to which is a ``.json`` file.
+        read: Reads one of all old datasets.
+        is_of: Whether the one of a dataset was written for some shards.
+        again: The line that writes one again.
+    """
+
+    word: str
+    names: Callable[[Storage], list[str]]
+    prefix: str
+    extension: str
+    read: Callable[[NewOrder, str], Write]
+    is_of: Callable[[Storage, str, Sequence[ShardEntry]], bool]
+    again: Callable[[Storage, str], str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CarriedValues:
+    """A column or filter of the new dataset.
+
+    Attributes:
+        kind: What it is.
+        name: Its name.
+        write: Writes its files; or the reason why it cannot be carried.
+    """
+
+    kind: ValueKind
+    name: str
+    write: Write | str
+
+    @property
+    def stem(self) -> str:
+        """Names of its two files in a dataset, without their extensions."""
+        return f"{self.kind.prefix}{self.name}"
+
+    @property
+    def warning(self) -> str:
+        """The warning that it could not be carried."""
+        return f"{self.kind.word} {self.name!r} was dropped: {self.write}"
+
+
+def carried_values(order: NewOrder) -> Iterator[CarriedValues]:
+    """Yield the columns, then the filters, that an old dataset has; those that all have can be written."""
+    for kind in (COLUMNS, FILTERS):
+        names = [kind.names(dataset.storage) for dataset in order.datasets]
+        for name in sorted({name for some in names for name in some}):
+            lacking = [old.path for old, some in zip(order.datasets, names, strict=True) if name not in some]
+            try:
+                write: Write | str = f"{lacking[0]} has no such {kind.word}" if lacking else kind.read(order, name)
+            except EnergonError as error:
+                write = error.message
+            yield CarriedValues(kind, name, write)
+
+
+def _new_column(order: NewOrder, name: str) -> Write:
+    """Read a column of all old datasets.
+
+    Raises:
+        ConfigError: The values of the datasets cannot be one column.
+        FormatError: A column is damaged or stale.
+    """
+    columns = [read_column(dataset.storage, dataset.shards, name) for dataset in order.datasets]
+    _check_alike(columns, order.datasets)
+    # Texts get positions in the list of all texts.
+    texts = tuple(dict.fromkeys(text for column in columns for text in column.record.categories))
+    dtype = np.result_type(*(column.values.dtype for column in columns))
+    if texts and len(columns) > 1:
+        dtype = np.result_type(dtype, np.min_scalar_type(len(texts)))
+    position = {text: number for number, text in enumerate(texts)}
+    tables = [np.array([position[text] for text in column.record.categories], dtype) for column in columns]
+
+    def block(number: int, samples: IntArray) -> np.ndarray[tuple[int], np.dtype[np.generic]]:
+        column, table = columns[number], tables[number]
+        values = column.values[samples]
+        if column.record.categories == texts:
+            return values
+        known = column.is_known(samples) & (values >= 0) & (values < len(table))
+        return np.where(known, table[np.where(known, values, 0)], values.astype(dtype))
+
+    def write(storage: Storage, stem: str) -> None:
+        record = msgspec.structs.replace(
+            columns[0].record, samples=order.samples, shards=shards_digest(order.shards), categories=texts
+        )
+        write_column_files(storage, stem, record, dtype, (block(*each) for each in order.blocks()))
+
+    return write
+
+
+def _check_alike(columns: Sequence[Column], datasets: Sequence[OldDataset]) -> None:
+    """Raise a ``ConfigError`` with the reason why the values of columns cannot be one column."""
+    first = columns[0].record
+    for column, dataset in zip(columns, datasets, strict=True):
+        record = column.record
+        for what, value, expected in (
+            ("the unit", record.unit, first.unit),
+            ("the value of missing ones", record.missing, first.missing),
+            ("texts", bool(record.categories), bool(first.categories)),
+        ):
+            if value != expected:
+                raise ConfigError(
+                    f"{what} differs: {expected!r} in {datasets[0].path}, {value!r} in {dataset.path}", at=dataset.path
+                )
+
+
+def _new_filter(order: NewOrder, name: str) -> Write:
+    """Read a filter of all old datasets.
+
+    Raises:
+        FormatError: A filter is damaged, or of other shards.
+    """
+    filters = [_open_filter(dataset, name) for dataset in order.datasets]
+    names = [shard.name for shard in order.shards]
+    stops = np.cumsum([shard.samples for shard in order.shards])
+
+    def write(storage: Storage, stem: str) -> None:
+        counts = dict.fromkeys(names, 0)
+
+        def blocks() -> Iterator[IntArray]:
+            start = 0
+            for number, samples in order.blocks():
+                kept = np.flatnonzero(filters[number].keeps(samples)) + start
+                shards, numbers = np.unique(stops.searchsorted(kept, side="right"), return_counts=True)
+                for shard, count in zip(shards.tolist(), numbers.tolist(), strict=True):
+                    counts[names[shard]] += count
+                start += len(samples)
+                yield kept
+
+        FilterFiles(storage, name, stem).write(counts, blocks())  # the counts are written after the blocks
+
+    return write
+
+
+def _open_filter(dataset: OldDataset, name: str) -> FilterRows:
+    files = FilterFiles.of_dataset(dataset.storage, name)
+    # The order of the shards is that of .info.json, which the index may not have.
+    shards = {shard.name: FilteredShard(shard.name, shard.samples, shard.first_sample) for shard in dataset.shards}
+    names = [shard for shard in files.read_counts() if shard in shards]
+    rows = FilterRows(files, [shards[shard] for shard in dict.fromkeys([*names, *shards])])
+    rows.check()
+    return rows
+
+
+# ------------------------------------------------------------------------------------------- the next index
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextValues:
+    """The columns and filters of a dataset for its next index.
+
+    Attributes:
+        renames: Pairs (staged file, final name).
+        removals: Files of columns and filters that the next index cannot have.
+        warnings: One for each column and filter that is removed.
+    """
+
+    renames: tuple[tuple[str, str], ...] = ()
+    removals: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def carry_to_next_index(
+    storage: Storage, work: Storage, *, earlier: Sequence[ShardEntry], now: Sequence[ShardEntry]
+) -> NextValues:
+    """Stage all columns and filters in the order of the next index; drop those that lack values of new shards.
+
+    Args:
+        storage: The dataset.
+        work: Its staging folder.
+        earlier: Shards of the current index; empty if there is none.
+        now: Shards of the next index.
+    """
+    rows = {_version(shard): range(shard.first_sample, shard.first_sample + shard.samples) for shard in earlier}
+    if [*rows] == [*map(_version, now)]:
+        return NextValues()
+    runs = [(0, rows[_version(shard)]) for shard in now if _version(shard) in rows]
+    changed = len(now) - len(runs)
+    every = carried_values(NewOrder([OldDataset(storage.path(""), storage, earlier)], runs, now))
+    if changed:
+        reason = f"{changed:,} of {len(now):,} shards are new or changed"
+        every = (CarriedValues(kind, name, reason) for kind in (COLUMNS, FILTERS) for name in kind.names(storage))
+    renames: list[tuple[str, str]] = []
+    removals: list[str] = []
+    warnings: list[str] = []
+    for values in every:
+        kind, name, final = values.kind, values.name, values.stem
+        if not earlier and kind.is_of(storage, name, now):
+            continue  # written before the first prepare, by who wrote the shards
+        if isinstance(values.write, str):
+            removals += [f"{final}{end}" for end in (".json", kind.extension)]
+            warnings.append(f"{values.warning}; {kind.again(storage, name)}")
+        else:
+            staged = f"{STAGING}/{kind.word}s/{name}"
+            values.write(work, staged)
+            renames += [(f"{staged}{end}", f"{final}{end}") for end in (kind.extension, ".json")]
+        backups = (f"{final}{end}.bak" for end in (".json", kind.extension))
+        removals += [backup for backup in backups if kind is FILTERS and storage.exists(backup)]  # of other positions
+    return NextValues(renames=tuple(renames), removals=tuple(removals), warnings=tuple(warnings))
+
+
+def _version(shard: ShardEntry) -> tuple[str, int, int, int, str]:
+    """Return a value that differs for a shard that was changed."""
+    return shard.name, shard.samples, shard.size_bytes, shard.mtime_ns, shard.etag
+
+
+def _is_column_of(storage: Storage, name: str, shards: Sequence[ShardEntry]) -> bool:
+    try:
+        return read_record(storage, name).shards == shards_digest(shards)
+    except EnergonError:
+        return False
+
+
+def _is_filter_of(storage: Storage, name: str, shards: Sequence[ShardEntry]) -> bool:
+    try:
+        counts = FilterFiles.of_dataset(storage, name).read_counts()
+    except EnergonError:
+        return False
+    samples = {shard.name: shard.samples for shard in shards}
+    return [*counts] == [*samples] and all(counts[shard] <= samples[shard] for shard in samples)
+
+
+def _build_again(_storage: Storage, name: str) -> str:
+    return f"build it again: energon exclude --to-filter {name}"
+
+
+COLUMNS = ValueKind("column", column_names, f"{COLUMNS_FOLDER}/", ".npy", _new_column, _is_column_of, write_again)
+FILTERS = ValueKind("filter", filter_names, f"{FOLDER}/filter_", ".idx", _new_filter, _is_filter_of, _build_again)

@@ -1,0 +1,67 @@
+# The public names of this package, each with the module that defines it.
+
+from .blend import (
+    BlendOrder as BlendOrder,
+    quantise_weights as quantise_weights,
+)
+from .dealt_order import (
+    DealtOrder as DealtOrder,
+)
+from .edited_order import (
+    EditedLane as EditedLane,
+    EditedOrder as EditedOrder,
+    MixHistory as MixHistory,
+)
+from .finite_pass import (
+    FinitePass as FinitePass,
+    pass_samples as pass_samples,
+)
+from .lane_hosting import (
+    PASS_LANES as PASS_LANES,
+    LaneHosting as LaneHosting,
+    default_lanes as default_lanes,
+    possible_ranks as possible_ranks,
+    worker_share as worker_share,
+)
+from .lane_mixes import (
+    GONE as GONE,
+    LaneMixes as LaneMixes,
+    Mix as Mix,
+)
+from .mixing import (
+    extend_integer as extend_integer,
+    mix as mix,
+)
+from .permutation import (
+    permute as permute,
+)
+from .prebatched_pass import (
+    PrebatchedPass as PrebatchedPass,
+    samples_of_batch as samples_of_batch,
+)
+from .repeated_order import (
+    RepeatedOrder as RepeatedOrder,
+)
+from .sequential_pass import (
+    SequentialPass as SequentialPass,
+)
+from .source_order import (
+    SLICES_PER_LANE as SLICES_PER_LANE,
+    WITH_REPLACEMENT as WITH_REPLACEMENT,
+    SourceOrder as SourceOrder,
+    SourceOrders as SourceOrders,
+)
+from .stream_order import (
+    BlendedLane as BlendedLane,
+    LaneOrder as LaneOrder,
+    StreamOrder as StreamOrder,
+)
+from .volume_blend import (
+    LeafVolume as LeafVolume,
+    VolumeBlend as VolumeBlend,
+    VolumeChange as VolumeChange,
+)
+from .weight_schedule import (
+    MAX_SCHEDULED_SAMPLES as MAX_SCHEDULED_SAMPLES,
+    WeightSchedule as WeightSchedule,
+)

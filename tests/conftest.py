@@ -7,7 +7,9 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Iterator
+from functools import wraps
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from loader.format import worker_pool
 from tests.forked_scripts import ForkedScripts, forked_scripts
 
 # No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.
@@ -86,6 +89,19 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.getbasetemp() / f"{name}{next(_FOLDERS)}"
     folder.mkdir(mode=0o700)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_pools() -> Iterator[None]:
+    """Fork the workers of commands that run in the process of a test, as those of a program are.
+
+    Other threads of pytest and torch would make them spawned, which takes ten times as long.
+    """
+    original = worker_pool._has_one_thread
+    with pytest.MonkeyPatch.context() as patch:
+        has_one_thread = wraps(original)(lambda: threading.current_thread() is threading.main_thread())
+        patch.setattr(worker_pool, "_has_one_thread", has_one_thread)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from ..errors import WorkerError
 from ..storage import may_fork
 
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
-_MAY_FORK = sys.platform != "darwin"  # system libraries of macOS crash in forked processes
+_MAY_FORK = sys.platform != "darwin"  # forking is faster, but system libraries of macOS crash in forked processes
 
 STOP_PERIOD_S = 0.1
 """Time between two checks whether another thread has stopped the work."""
@@ -134,6 +134,14 @@ def _run_in_pool(
         pool.close()
 
 
+def _has_one_thread() -> bool:
+    """Return True if no other thread of this process can hold a lock, which a forked process would wait for.
+
+    Python does not list the threads of torch and of clients that are written in Rust.
+    """
+    return threading.active_count() == 1 and "torch" not in sys.modules and may_fork()
+
+
 class _Pool:
     def __init__(self) -> None:
         self._processes: dict[Connection, BaseProcess] = {}
@@ -141,9 +149,8 @@ class _Pool:
 
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
         """Start the processes."""
-        # Forking is faster, but copies the locks that other threads hold; Python does not list the threads of torch.
-        is_safe = _MAY_FORK and threading.active_count() == 1 and "torch" not in sys.modules and may_fork()
-        forks = is_safe or "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
+        is_local = "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
+        forks = (_MAY_FORK and _has_one_thread()) or is_local
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts

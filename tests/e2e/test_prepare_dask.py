@@ -20,11 +20,15 @@ from tests.e2e.dataset_tree import RATIO, copy_of, write_shards, written
 
 pytestmark = pytest.mark.slow
 
-distributed = pytest.importorskip("distributed")
+
+@pytest.fixture(scope="module")
+def distributed() -> Any:
+    """Dask's package, which takes a while to import: not for those who only collect tests."""
+    return pytest.importorskip("distributed")
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster(distributed: Any) -> Iterator[Any]:
     """Two worker processes, which know nothing of this one's working folder."""
     with distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", host="127.0.0.1"
@@ -63,7 +67,7 @@ def test_damaged_shards_are_named(tmp_path: Path, cluster: Any) -> None:
 
 
 def test_a_task_whose_worker_dies_names_its_shards(
-    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cluster: Any, distributed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The workers are killed in the task as often as Dask allows."""
     write_shards(tmp_path, 1)
@@ -111,7 +115,7 @@ def test_a_file_of_a_scheduler_that_does_not_exist_is_named(tmp_path: Path) -> N
         pass
 
 
-def test_a_cluster_without_workers_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_workers_is_an_error(distributed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dask_engine, "_WORKERS_S", 1)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", host="127.0.0.1") as empty,

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -348,10 +347,7 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
         return index_shard(storage, name, **kwargs)
 
     with monkeypatch.context() as patch:
-        # Only forked workers see the patch; torch, threads and clients of other tests would make them spawned.
-        patch.delitem(sys.modules, "torch", raising=False)
-        patch.setattr(threading, "active_count", lambda: 1)
-        patch.setattr(worker_pool, "may_fork", lambda: True)
+        patch.setattr(worker_pool, "_has_one_thread", lambda: True)  # only forked workers see the next patches
         patch.setattr(shard_scans, "index_shard", suicide)
         patch.setattr(shard_scans, "index_small_shards", lambda _, shards: [None] * len(shards))
         with pytest.raises(WorkerError, match=r"was killed by signal 9 while it worked on shard_003\.tar"):

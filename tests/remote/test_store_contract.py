@@ -27,7 +27,7 @@ BACKENDS = (
     "own server",
     "own server, helper process",
     "SeaweedFS",
-    "SeaweedFS, helper process",
+    pytest.param("SeaweedFS, helper process", marks=pytest.mark.slow),
     "msc",
     "msc, posix",
     "GCS on our server",

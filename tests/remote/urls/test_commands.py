@@ -27,6 +27,7 @@ def as_url(value: str, bucket: Bucket) -> str:
     return value.replace(str(bucket.folder), bucket.url)
 
 
+@pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "command",
@@ -41,6 +42,7 @@ def test_a_url_shows_what_its_files_show(
     assert (there.code, found, there.err) == (here.code, expected, as_url(here.err, mixed))
 
 
+@pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
 @pytest.mark.parametrize("name", ["a", "b", "raw", "raw/shard_000.tar", "texts.jsonl", "mix.yaml"])
 def test_lint_finds_the_same_at_a_url(mixed: Bucket, energon: RunEnergon, name: str, level: str) -> None:
@@ -73,6 +75,7 @@ def test_lint_fixes_a_dataset_at_a_url(mixed: Bucket, energon: RunEnergon) -> No
     assert energon("lint", f"{mixed.url}/b").code == 0
 
 
+@pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("command", ["info", "lint", "preview"])
 @pytest.mark.parametrize(
     ("url", "message"),

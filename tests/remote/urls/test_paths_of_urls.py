@@ -31,6 +31,7 @@ def tree(bucket: Bucket) -> tuple[Path, EPath]:
     return folder, EPath("s3://b/tree")
 
 
+@pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_globs_are_those_of_a_folder(tree: tuple[Path, EPath], pattern: str) -> None:
     folder, url = tree
@@ -64,6 +65,7 @@ def test_facts_are_those_of_files(tree: tuple[Path, EPath]) -> None:
     assert not EPath("s3://b").is_file()
 
 
+@pytest.mark.usefixtures("direct")
 @pytest.mark.parametrize("method", ["size", "stat", "open", "read_text", "read_bytes", "local_path", "unlink"])
 def test_a_missing_object_is_a_missing_file(tree: tuple[Path, EPath], method: str) -> None:
     with pytest.raises((FileNotFoundError, StorageError), match="does not exist") as caught:

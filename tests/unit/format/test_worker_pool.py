@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -20,17 +21,11 @@ from loader.format.worker_pool import run_in_workers
 
 
 @pytest.fixture(params=["forked", "spawned"])
-def start_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def start_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run a test with forked workers and with spawned ones, as if this process has threads."""
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    done = threading.Event()
-    thread = threading.Thread(target=done.wait)
-    if request.param == "spawned":
-        thread.start()
-    yield request.param
-    done.set()
-    if request.param == "spawned":
-        thread.join()
+    method: str = request.param
+    monkeypatch.setattr(worker_pool, "_has_one_thread", lambda: method == "forked")
+    return method
 
 
 def squared(number: int) -> tuple[int, int]:
@@ -55,16 +50,22 @@ def leave_on_three(number: int) -> int:
     return number
 
 
-def test_workers_are_not_forked_where_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", multiprocessing)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)  # plugins of pytest may have threads
+@pytest.mark.parametrize("threads", [1, 2])
+def test_workers_are_not_forked_where_torch_is_loaded_or_other_threads_are(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if threads == 1:
+        monkeypatch.setitem(sys.modules, "torch", multiprocessing)
+    else:
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(threading, "active_count", lambda: threads)  # plugins of pytest may have threads
+    monkeypatch.setattr(worker_pool, "_has_one_thread", inspect.unwrap(worker_pool._has_one_thread))
     monkeypatch.setitem(globals(), "_PARENT", os.getpid())
     assert [parent for _, parent in run_in_workers(inherited_parent, range(4), workers=2)] == [None] * 4
 
 
 def test_workers_are_not_forked_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(worker_pool, "_has_one_thread", lambda: True)
     monkeypatch.setattr(worker_pool, "_MAY_FORK", False)
     monkeypatch.setitem(globals(), "_PARENT", os.getpid())
     assert [parent for _, parent in run_in_workers(inherited_parent, range(4), workers=2)] == [None] * 4

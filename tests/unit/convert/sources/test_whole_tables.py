@@ -226,28 +226,32 @@ def test_a_header_and_rows_that_are_not_utf8_are_named(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------ Arrow types
 
 
-def variants() -> dict[str, pa.Array]:
+VARIANTS = ("binary_view", "large_binary", "dictionary", "struct of views", "struct of dictionaries")
+
+
+def variant(name: str) -> pa.Array:
     data = [picture(0), None, picture(2)]
     structs = [None if one is None else {"bytes": one, "path": None} for one in data]
-    view = pa.struct([("bytes", pa.binary_view()), ("path", pa.string_view())])
-    return {
-        "binary_view": pa.array(data, pa.binary_view()),
-        "large_binary": pa.array(data, pa.large_binary()),
-        "dictionary": pa.array(data, pa.binary()).dictionary_encode(),
-        "struct of views": pa.array(structs, view),
-        "struct of dictionaries": pa.StructArray.from_arrays(
-            [pa.array(data, pa.binary()).dictionary_encode(), pa.array([""] * 3).dictionary_encode()],
-            names=["bytes", "path"],
-        ),
-    }
+    match name:
+        case "binary_view":
+            return pa.array(data, pa.binary_view())
+        case "large_binary":
+            return pa.array(data, pa.large_binary())
+        case "dictionary":
+            return pa.array(data, pa.binary()).dictionary_encode()
+        case "struct of views":
+            return pa.array(structs, pa.struct([("bytes", pa.binary_view()), ("path", pa.string_view())]))
+    return pa.StructArray.from_arrays(
+        [pa.array(data, pa.binary()).dictionary_encode(), pa.array([""] * 3).dictionary_encode()],
+        names=["bytes", "path"],
+    )
 
 
-def lists() -> dict[str, pa.Array]:
-    data = [[picture(0), picture(1)], [], [picture(2), picture(3)]]
-    inner = [pa.binary(), pa.large_binary(), pa.binary_view()]
-    kinds = [pa.list_, pa.large_list, pa.list_view, pa.large_list_view]
-    arrays = {f"{kind.__name__} of {one}": pa.array(data, kind(one)) for kind in kinds for one in inner}
-    return arrays | {"fixed size": pa.array([data[0], None, data[2]], pa.list_(pa.binary(), 2))}
+LISTS = {
+    f"{kind.__name__} of {one}": kind(one)
+    for kind in (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
+    for one in (pa.binary(), pa.large_binary(), pa.binary_view())
+} | {"fixed size": pa.list_(pa.binary(), 2)}
 
 
 def arrow_file(path: Path, table: pa.Table) -> ArrowTableSource:
@@ -256,10 +260,10 @@ def arrow_file(path: Path, table: pa.Table) -> ArrowTableSource:
     return ArrowTableSource(path=str(path), kind="arrow")
 
 
-@pytest.mark.parametrize("name", [*variants()])
+@pytest.mark.parametrize("name", VARIANTS)
 def test_pictures_of_any_arrow_type_are_pictures(name: str, tmp_path: Path) -> None:
     texts = pa.array(["a", "b", "c"], pa.string_view())
-    table = pa.table({"image": variants()[name], "caption": texts, "tag": texts.cast(pa.string()).dictionary_encode()})
+    table = pa.table({"image": variant(name), "caption": texts, "tag": texts.cast(pa.string()).dictionary_encode()})
     source = arrow_file(tmp_path / "t.arrow", table)
     for seed in (None, 1):
         samples, report = imported(source, tmp_path / f"out{seed}", layout=ShardLayout(shuffle_seed=seed))
@@ -267,9 +271,11 @@ def test_pictures_of_any_arrow_type_are_pictures(name: str, tmp_path: Path) -> N
         assert (len(samples), rows_left_out(report)) == (2, {"L120": 1})
 
 
-@pytest.mark.parametrize("name", [*lists()])
+@pytest.mark.parametrize("name", LISTS)
 def test_lists_of_any_arrow_type_are_lists_of_pictures(name: str, tmp_path: Path) -> None:
-    source = arrow_file(tmp_path / "t.arrow", pa.table({"images": lists()[name], "caption": ["a", "b", "c"]}))
+    pictures = [[picture(0), picture(1)], None if name == "fixed size" else [], [picture(2), picture(3)]]
+    images = pa.array(pictures, LISTS[name])
+    source = arrow_file(tmp_path / "t.arrow", pa.table({"images": images, "caption": ["a", "b", "c"]}))
     samples, _ = imported(source, tmp_path / "out")
     assert samples["000000001"] == {"txt": b"b"}
     assert samples["000000002"] == {"images.0.jpg": picture(2), "images.1.jpg": picture(3), "txt": b"c"}

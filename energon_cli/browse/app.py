@@ -27,9 +27,8 @@ from loader.errors import EnergonError
 from loader.inspect.browse import Catalogue, ReaderPool, ThumbnailPool
 
 from .dataset_routes import DatasetRoutes
-from .requests import MAX_DIGITS, answer_error, answer_missing
+from .requests import MAX_DIGITS, Served, answer_error, answer_missing
 from .sample_routes import EditRoutes, SampleRoutes
-from .served import Served
 
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "

@@ -29,8 +29,7 @@ from loader.inspect.browse import (
     training_rows,
 )
 
-from .requests import integer, json_answer, row_document
-from .served import Served
+from .requests import Served, integer, json_answer, row_document
 
 _MAX_ROWS = 500
 _MAX_SEED = 2**63

@@ -25,8 +25,7 @@ from loader.inspect.browse import (
 from loader.inspect.exclude import ExcludeRequest, exclude
 from loader.samples import PictureError
 
-from .requests import MAX_RANGE_BYTES, byte_range, etag, integer, json_answer, selection_of
-from .served import Served
+from .requests import MAX_RANGE_BYTES, Served, byte_range, etag, integer, json_answer, selection_of
 
 _THUMBNAIL_PIXELS = (128, 256, 512, 1024)
 _FOREVER = "private, max-age=31536000, immutable"

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from ..command import energon_command
-from ..options import shared_options, shuffle_options
-from ..sizes import parse_size
+from ..options import parse_size, shared_options, shuffle_options
 
 _KINDS = (
     *("folder", "csv", "tsv", "jsonl", "parquet", "arrow", "hf", "coco", "conversations", "vqa", "interleaved"),

@@ -10,13 +10,12 @@ from loader.errors import escape_controls
 from loader.inspect import SampleView, plural
 
 from .ahead import AheadWorker, Job
-from .frame import Frame, FrameRenderer
 from .grid import Grid, make_tile
 from .keys import Keyboard
 from .notes import Notes
 from .render import DrawingSpace
 from .screen import Screen
-from .search import Prompt, Search
+from .search import Frame, FrameRenderer, Prompt, Search
 
 if TYPE_CHECKING:
     from rich.console import Console

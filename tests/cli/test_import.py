@@ -8,7 +8,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from energon_cli.sizes import parse_size
+from energon_cli.options import parse_size
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import DOWN, ENTER, ESCAPE, TerminalRun
 from tests.unit.convert.importing.test_run import jpeg, shards_of, write_photos

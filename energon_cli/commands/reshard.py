@@ -9,8 +9,8 @@ import click
 from ..account import show_account
 from ..command import energon_command
 from ..dataset_path import check_ref, dataset_options
-from ..extract.query_options import copy_options
 from ..options import shared_options, shuffle_options
+from ..query_options import copy_options
 
 if TYPE_CHECKING:
     from loader.convert.resharding import ReshardReport

@@ -10,8 +10,8 @@ import click
 
 from ..command import energon_command
 from ..dataset_path import check_ref, dataset_options
-from ..extract.query_options import query_options
 from ..options import shared_options
+from ..query_options import query_options
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery

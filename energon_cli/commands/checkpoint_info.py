@@ -53,7 +53,7 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
     from loader.training.states import group_by_run
 
     from ..console import output_console, print_json
-    from .files import read_state_files
+    from .checkpoint import read_state_files
 
     documents: list[dict[str, Any]] = []
     states: list[tuple[str, RunState]] = []

@@ -10,9 +10,8 @@ import click
 
 from ..command import energon_command
 from ..dataset_path import check_ref, dataset_options
-from ..options import shared_options
-from ..sizes import parse_size_or_megabytes
-from .query_options import copy_options
+from ..options import parse_size_or_megabytes, shared_options
+from ..query_options import copy_options
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
@@ -82,7 +81,7 @@ def extract(
     """
     from loader.convert.exporting import ExportRequest
 
-    from .copying import copy_samples
+    from .export import copy_samples
 
     keys = [ref.path for ref in refs[1:] if not _is_path(ref.path)]
     request = ExportRequest(

@@ -9,11 +9,13 @@ import click
 
 from ..command import energon_command
 from ..dataset_path import check_ref, dataset_options
-from ..extract.query_options import copy_options
 from ..options import shared_options
+from ..query_options import copy_options
 
 if TYPE_CHECKING:
+    from loader.convert.exporting import ExportRequest
     from loader.format import DatasetRef
+
 
 _BY_ENDING = {".jsonl": "jsonl", ".parquet": "parquet"}
 _OTHER_FILES = frozenset(
@@ -71,8 +73,6 @@ def export(
     """
     from loader.convert.exporting import ExportRequest
 
-    from ..extract.copying import copy_samples
-
     ending = os.path.splitext(dest)[1].lower()
     if file_format is None and ending in _OTHER_FILES:
         raise click.UsageError(
@@ -91,3 +91,27 @@ def export(
         **options,
     )
     copy_samples(request, progress=progress, as_json=as_json)
+
+
+# Copy samples with a progress bar, and report what was written: ``energon extract`` and ``energon export``.
+
+
+def copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool) -> None:
+    """Copy the samples of a request, and print a note or JSON."""
+    from loader.convert.exporting import export_samples
+    from loader.inspect import format_bytes, plural
+
+    from ..account import show_account
+    from ..console import print_json, show_note
+    from ..progress import ProgressBar
+
+    with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
+        report = export_samples(request, bar.update)
+    for note in report.notes:
+        show_note(note)
+    show_account(report.account)
+    if as_json:
+        document = {"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output}
+        print_json({**document, "account": report.account.to_document()})
+    else:
+        show_note(f"wrote {plural(report.samples, 'sample')}, {format_bytes(report.size_bytes)}, to {report.output}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..options import shared_options
+from .options import shared_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -111,8 +111,8 @@ def compute_with_consent(
     from loader.inspect import plural
     from loader.inspect.stats import compute_values, estimate_values, value_names
 
-    from ..console import error_console, is_terminal, show_note
-    from ..progress import ProgressBar
+    from .console import error_console, is_terminal, show_note
+    from .progress import ProgressBar
 
     if not computes:
         estimate = estimate_values(folder, names, samples, workers=usable_cores())

@@ -1,1 +1,0 @@
-"""``energon completion``: the script that lets a shell complete commands."""

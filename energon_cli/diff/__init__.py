@@ -1,1 +1,0 @@
-"""``energon diff``: compare two datasets, metadatasets or checkpoints."""

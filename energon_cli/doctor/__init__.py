@@ -1,1 +1,0 @@
-"""``energon doctor``: examine this machine and installation."""

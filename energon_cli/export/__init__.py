@@ -1,1 +1,0 @@
-"""``energon export``: copy the samples of a dataset to another format."""

@@ -1,1 +1,0 @@
-"""``energon get`` and ``energon extract``: copy parts and samples out of a dataset."""

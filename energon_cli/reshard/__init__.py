@@ -1,1 +1,0 @@
-"""``energon reshard``: write the samples of a dataset to new shards."""

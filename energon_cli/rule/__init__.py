@@ -1,1 +1,0 @@
-"""``energon rule``: explain a code of lint."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     "shard_size", callback=parse_size_or_megabytes, help="Most bytes of a tar shard; a number alone counts megabytes."
 )
 @shared_options("strict", "progress", "json")
-@dataset_options("split_config", "meta_folder")
+@dataset_options()
 def extract(
     refs: tuple[DatasetRef, ...],
     *,

@@ -92,13 +92,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             print_json({"path": flags.path, "dry_run": True, "decompressed": list(decompressed.written)})
         return
     # Find the shards, and check that the dataset may be written.
-    folder = inspect_folder(
-        flags.path,
-        exclude=flags.exclude,
-        dataset_yaml_name=flags.dataset_yaml_name,
-        meta_folder=flags.meta_folder,
-        scans=False,
-    )
+    folder = inspect_folder(flags.ref, exclude=flags.exclude, scans=False)
     if not (flags.merge or flags.dry_run):
         check_not_planned(folder.storage)
     fault = _fault_of_target(flags, folder)
@@ -224,7 +218,7 @@ def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choic
     chosen, found = choices.dataset_yaml, folder.contents
     if chosen is None:
         return []
-    faults = field_map_warnings(chosen, found, meta_folder=folder.meta_folder, trust_code=flags.trust_code)
+    faults = field_map_warnings(chosen, folder, trust_code=flags.trust_code)
     return [*faults, *coverage_warnings(chosen, found)]
 
 

@@ -13,11 +13,10 @@ from ..dataset.opening import folder_at
 from ..errors import ConfigError, EnergonError
 from ..format.columns.column_files import column_names
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
 from ..lint.record_file import lint_record_file
-from ..lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts, SampleCheck
+from ..lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts
 from ..lint.run import lint_dataset
 from ..storage import open_parent
 from .documents.leaf_plan import JoinMember, LeafPlan
@@ -28,38 +27,20 @@ from .plans.plan_leaves import PlannedSplits, plan_splits
 from .plans.plan_node import find_repeated_leaves, find_shared_leaves
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadatasetLintPlan:
-    """A lint of a metadataset.
-
-    Attributes:
-        ref: The metadataset; its split file and dataset file are those of every dataset, and override the documents.
-        splits: Splits to check; None checks all.
-        level: Level at which datasets are checked; see :class:`~loader.lint.report.LintPlan`.
-        workers: Number of worker processes.
-        max_findings: Number of findings to stop at; None finds all.
-        make_sample_check: Function that makes the check of samples for level ``decode``.
-        open_aux: Function that opens an auxiliary store; None skips these stores.
-    """
-
-    ref: DatasetRef
-    splits: tuple[str, ...] | None = None
-    level: str = "decode"
-    workers: int = 1
-    max_findings: int | None = None
-    make_sample_check: Callable[[DatasetConfig | None, str], SampleCheck] | None = None
-    open_aux: Callable[[DatasetRef], object] | None = None
-
-
 def lint_metadataset(
-    plan: MetadatasetLintPlan, *, on_progress: Callable[[LintProgress], None] | None = None
+    plan: LintPlan,
+    *,
+    open_aux: Callable[[DatasetRef], object] | None = None,
+    on_progress: Callable[[LintProgress], None] | None = None,
 ) -> LintReport:
     """Lint a metadataset, and the split parts of datasets that it uses.
 
     Every fault of the metadataset or a dataset is a finding; only faults of the plan raise.
 
     Args:
-        plan: The plan of the lint.
+        plan: The plan of the lint. Its split parts are the splits to check; its split file and dataset file are those
+            of every dataset, and override the documents.
+        open_aux: Function that opens an auxiliary store; None skips these stores.
         on_progress: Called after each task.
 
     Raises:
@@ -68,8 +49,8 @@ def lint_metadataset(
         WorkerError: A worker process was killed.
     """
     started = time.perf_counter()
-    planned = plan_splits(plan.ref, split_parts=plan.splits)
-    lint = _MetadatasetLint(plan, on_progress)
+    planned = plan_splits(plan.ref, split_parts=plan.split_parts)
+    lint = _MetadatasetLint(plan, open_aux, on_progress)
     lint.check(planned)
     return LintReport(
         findings=tuple(lint.findings),
@@ -92,13 +73,18 @@ mix may have hundreds of small datasets."""
 class _MetadatasetLint:
     """A running lint: its findings so far."""
 
-    def __init__(self, plan: MetadatasetLintPlan, on_progress: Callable[[LintProgress], None] | None) -> None:
+    def __init__(
+        self,
+        plan: LintPlan,
+        open_aux: Callable[[DatasetRef], object] | None,
+        on_progress: Callable[[LintProgress], None] | None,
+    ) -> None:
         self.findings: dict[Finding, None] = {}  # a set: two configurations of a dataset have the same faults of shards
         self.pictures: PictureCounts = Counter()
         self.complete = True
         self.datasets = self.shards = self.samples = self.decoded_media = 0
         self.media_note: str | None = None
-        self._plan = plan
+        self._plan, self._open_aux = plan, open_aux
         self._on_progress = on_progress
         self._paths = DatasetPaths(check_urls=True)
         self._counter = LeafCounter()
@@ -195,11 +181,11 @@ class _MetadatasetLint:
 
     def _check_stores(self, dataset: LeafPlan | JoinMember) -> Iterator[Finding]:
         for name, ref in dataset.aux.items():
-            if self._plan.open_aux is None or ("store", ref) in self._reported:
+            if self._open_aux is None or ("store", ref) in self._reported:
                 continue
             self._reported.add(("store", ref))
             try:
-                self._plan.open_aux(ref)
+                self._open_aux(ref)
             except EnergonError as error:
                 yield Finding(code="E506", message=f"{dataset.place}.aux.{name}: {ref.path}: {_in_one_line(error)}")
 
@@ -227,13 +213,12 @@ class _MetadatasetLint:
                 *open_parent(ref.path), level=plan.level, max_findings=remaining, on_progress=progress
             )
         else:
-            dataset_plan = LintPlan(
+            dataset_plan = replace(
+                plan,
                 ref=ref,
-                level=plan.level,
                 workers=plan.workers if work.total > _MAX_WITHOUT_WORKERS.get(plan.level, 0) else 1,
                 split_parts=work.split_parts,
                 max_findings=remaining,
-                make_sample_check=plan.make_sample_check,
             )
             report = lint_dataset(dataset_plan, on_progress=progress)
         work.done = work.total

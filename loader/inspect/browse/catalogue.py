@@ -21,17 +21,6 @@ from .dataset import BrowsedDataset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrowseRequest:
-    """The datasets to browse.
-
-    Attributes:
-        refs: Datasets, single files of samples, tar shards that are not prepared, and metadatasets.
-    """
-
-    refs: Sequence[DatasetRef]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueNode:
     """A node of a path's tree.
 
@@ -60,7 +49,7 @@ class Catalogue:
     Tar shards that are not prepared are indexed in a temporary folder, until :meth:`close`.
 
     Args:
-        request: The paths.
+        refs: Datasets, single files of samples, tar shards that are not prepared, and metadatasets.
         on_progress: Called after each shard that is indexed.
 
     Raises:
@@ -69,13 +58,13 @@ class Catalogue:
         StorageError: A dataset is missing, or a dataset of a metadataset is not prepared.
     """
 
-    def __init__(self, request: BrowseRequest, on_progress: ProgressCallback | None = None) -> None:
-        self.request = request
+    def __init__(self, refs: Sequence[DatasetRef], on_progress: ProgressCallback | None = None) -> None:
+        self.refs = refs
         self.datasets: list[BrowsedDataset] = []
         self._names = DatasetNames()
         with ExitStack() as stack:
             self._temporary, self._on_progress = stack, on_progress
-            self.trees: tuple[CatalogueNode, ...] = tuple(self._tree(ref) for ref in request.refs)
+            self.trees: tuple[CatalogueNode, ...] = tuple(self._tree(ref) for ref in refs)
             self._temporary = stack.pop_all()
 
     def dataset_of(self, path: str) -> int | None:

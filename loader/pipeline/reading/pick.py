@@ -60,13 +60,13 @@ class _Picking:
     def __init__(self, definition: PickDataset) -> None:
         self._sources = definition.sources
         self._order = SequentialPass(tuple(source.samples for source in definition.sources), lanes=1)
-        self._table, self._rows = definition.opened
+        self._table = definition.opened
         self._found: Iterator[tuple[Raw, int]] = iter(())
 
     def find(self, positions: Sequence[int]) -> None:
         """Locate the samples that will be loaded next, in this order, each once."""
         source, index = self._index(positions)
-        self._found = self._rows.read(positions, source, index, None, _begin)
+        self._found = self._table.chunk(source, index, None).read(positions, bool)
 
     def place_of(self, position: int) -> str:
         """Describe the location of a sample, without reading it."""
@@ -91,10 +91,6 @@ class _Picking:
 
     def state(self) -> State:
         return {}
-
-
-def _begin(position: int) -> None:
-    """Ignore the position: no other process reports crashes of this one."""
 
 
 def excluded_positions(sources: Sequence[Source]) -> IntArray:

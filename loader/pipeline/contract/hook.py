@@ -116,7 +116,6 @@ class Hook:
             ConfigError: It returned None.
             Exception: Any error of the function.
         """
-        # This runs for every sample, and most ids are integers: the check saves a call.
         if type(item_id) is int:
             self._context.sample_index = item_id * self._lanes + self._number
         else:
@@ -173,8 +172,15 @@ class Hook:
         Raises:
             Exception: The error ends the run, or so many samples were skipped that it never would.
         """
+        # What call() does, without the call: this runs for every sample, and most ids are integers.
         try:
-            result = self.call(argument, item_id)
+            if type(item_id) is int:
+                self._context.sample_index = item_id * self._lanes + self._number
+            else:
+                self._note(item_id)
+            result = self._isolated(self._call, argument, item_id) if self._isolates else self._call(argument)
+            if result is None and not self._may_return_none:
+                raise no_result(self._function_for(argument))  # noqa: TRY301 - an error of the hook, as others are
         except SkipSample:
             self.note_skipped(item_id)
             self.skips.add(samples_in(item_id))

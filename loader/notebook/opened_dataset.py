@@ -27,7 +27,7 @@ from ..format.nv_meta import TEMPORARY_INDEX, open_dataset_storage
 from ..metadataset.plans.plan_leaves import plan_splits
 from ..pipeline.reading.pick import excluded_positions, positions_in
 from ..pipeline.reading.record_source import RecordSource
-from ..pipeline.reading.source import Raw
+from ..pipeline.reading.source import Raw, Source
 from ..samples.decoding.decoder import SampleDecoder
 from ..training.datasets.numbered_samples import NumberedSamples
 from ..training.datasets.open_sources import DatasetArguments, open_sources
@@ -199,13 +199,17 @@ class OpenedDataset(NumberedSamples[Any]):
     def _kept(self, positions: Sequence[int]) -> list[int]:
         if self._chosen is None:
             return list(positions)
-        return np.intersect1d(np.array(positions, np.int64), self._chosen).tolist()  # type: ignore[no-any-return] # ints
+        kept: list[int] = np.intersect1d(np.array(positions, np.int64), self._chosen).tolist()
+        return kept
 
     def _numbers_of(self, positions: IntArray) -> IntArray:
         """Return the numbers of positions; those that were not chosen are omitted."""
         if self._chosen is None:
             return positions
         return np.flatnonzero(np.isin(self._chosen, positions, assume_unique=True))
+
+    def _is_whole(self, source: Source) -> bool:
+        return isinstance(source, WholeDataset)
 
     def find(self, key: str) -> list[int]:
         """Return the numbers of all samples with a key, ascending; empty for an unknown key.

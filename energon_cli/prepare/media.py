@@ -100,7 +100,7 @@ def prepare_media(
             "Choose the files to read with --media-metadata-by-header, --media-metadata-by-extension"
             " or --media-metadata-by-glob '*.jpg,*.png'."
         )
-    from loader.format import open_dataset_storage, usable_cores
+    from loader.format import DatasetRef, usable_cores
     from loader.format.prepare import check_meta_folder, prepare_media_folder, unwritable_folder
     from loader.inspect import plural
 
@@ -109,7 +109,7 @@ def prepare_media(
     from .report import media_document
 
     started = time.perf_counter()
-    storage = open_dataset_storage(path, meta_folder)
+    storage = DatasetRef(path, meta_folder=meta_folder).storage()
     if meta_folder is not None:
         check_meta_folder(storage)
     fault = unwritable_folder(storage)

@@ -17,7 +17,7 @@ from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig, parse_split_config
 from ..format.media.metadata import is_media_folder
-from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML, open_dataset_storage
+from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
 from ..lint.report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from ..storage import EPath, Storage, open_parent
 
@@ -174,7 +174,7 @@ def exclusion_advice(request: LintRequest, report: LintReport) -> list[Exclusion
         if not broken or any(finding.blocks_exclusion for finding in findings):
             continue
         checked = report.samples if report.datasets == 1 else None
-        if request.ref.path != path and not is_prepared(open_dataset_storage(path)):
+        if request.ref.path != path and not is_prepared(DatasetRef(path).storage()):
             continue  # its metadataset names another folder for .nv-meta
         refusal = _refusal(replace(request.ref, path=path), findings, checked)
         advice.append(ExclusionAdvice(path=path, samples=len(broken), refusal=refusal))

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at
 from ..dataset.unprepared.temporary_index import index_temporarily
-from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.prepare.plan import ProgressCallback
@@ -95,11 +94,9 @@ def named_datasets(refs: Sequence[DatasetRef], *, split_parts: Sequence[str] = (
 
 
 def _of_metadataset(ref: DatasetRef, split_parts: Sequence[str]) -> Iterator[NamedDataset]:
-    planned = plan_splits(ref, split_parts=split_parts or None)
-    if planned.faults:
-        raise ConfigError(file=planned.file, faults=planned.faults)
+    planned = plan_splits(ref, split_parts=split_parts or None).checked()
     for leaf in (leaf for tree in planned.trees.values() for leaf in tree.leaves()):
-        for one in (leaf,) if leaf.join is None else leaf.join.members:
+        for one in leaf.datasets:
             yield NamedDataset(
                 ref=replace(one.ref, dataset_config=None),
                 dataset_configs=(one.ref.dataset_config,),

@@ -101,7 +101,7 @@ class _MetadatasetLint:
             for leaf in tree.leaves():
                 self._add(self._check_leaf(leaf))
             existing = {ref.path for ref in self._used}
-            units = self._units.faults(leaf for leaf in tree.leaves() if primary_of(leaf).path in existing)
+            units = self._units.faults(leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing)
             self._add(Finding(code="W508", message=f"split {name!r}: {found}") for found in units)
         self._add(_shared_with_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
@@ -131,12 +131,11 @@ class _MetadatasetLint:
 
     def _check_leaf(self, leaf: LeafPlan) -> Iterator[Finding]:
         """Check that the datasets and stores of a leaf exist, and record the datasets to check."""
-        datasets = leaf.join.members if leaf.join is not None else (leaf,)
-        missing = [(dataset.path, self._missing(dataset)) for dataset in datasets]
+        missing = [(dataset.path, self._missing(dataset)) for dataset in leaf.datasets]
         for path, fault in missing:
             if fault is not None:
                 yield from self._once(("path", path), fault)
-        for dataset in datasets:
+        for dataset in leaf.datasets:
             yield from self._check_stores(dataset)
         if all(fault is None for _, fault in missing):
             yield from self._check_samples(leaf)
@@ -156,7 +155,15 @@ class _MetadatasetLint:
         except ConfigError as error:
             if not error.file:  # a fault of a file of the dataset is found with the dataset
                 place = leaf.place if leaf.join is not None else ""
-                about = ("samples", leaf.path, place, leaf.split_part, leaf.ref.split_config, leaf.filter, leaf.subset)
+                about = (
+                    "samples",
+                    leaf.path,
+                    place,
+                    leaf.split_part,
+                    leaf.ref.split_config,
+                    leaf.filter,
+                    leaf.request.subset,
+                )
                 path = "" if place else f"{leaf.path}: "
                 yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {path}{error.message}"))
         except EnergonError as error:
@@ -180,7 +187,7 @@ class _MetadatasetLint:
         return None
 
     def _check_stores(self, dataset: LeafPlan | JoinMember) -> Iterator[Finding]:
-        for name, ref in dataset.aux.items():
+        for name, ref in dataset.request.aux.items():
             if self._open_aux is None or ("store", ref) in self._reported:
                 continue
             self._reported.add(("store", ref))
@@ -290,7 +297,7 @@ class UnitColumns:
         """
         below: dict[str, dict[DatasetRef, None]] = {}
         for leaf in leaves:
-            dataset = primary_of(leaf)
+            dataset = leaf.datasets[0]
             for unit in dict.fromkeys(step.unit for step in leaf.blends if step.unit != SAMPLES):
                 below.setdefault(unit, {})[replace(dataset.ref, split_config=None, dataset_config=None)] = None
         for unit, datasets in below.items():
@@ -305,11 +312,6 @@ class UnitColumns:
                 )
             elif lacking and (hint := nearest_hint(unit, {SAMPLES, *(name for names in columns for name in names)})):
                 yield f"weights are shares of {unit!r}, which is no column of the datasets{hint}"
-
-
-def primary_of(leaf: LeafPlan) -> LeafPlan | JoinMember:
-    """Return the dataset whose columns a leaf has: of a join, the primary one."""
-    return leaf if leaf.join is None else leaf.join.members[0]
 
 
 def _columns(ref: DatasetRef) -> tuple[str, ...] | None:

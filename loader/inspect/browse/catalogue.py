@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...dataset.unprepared.temporary_index import index_temporarily
-from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...format.prepare.plan import ProgressCallback
@@ -80,9 +79,7 @@ class Catalogue:
     def _tree(self, ref: DatasetRef) -> CatalogueNode:
         path = ref.path
         if is_metadataset(path):
-            planned = plan_splits(path)
-            if planned.faults:
-                raise ConfigError(file=planned.file, faults=planned.faults)
+            planned = plan_splits(path).checked()
             splits = (self._split(split, planned.trees[split]) for split in planned.names)
             return CatalogueNode(
                 kind="metadataset", name=os.path.basename(path.rstrip("/")), path=path, children=tuple(splits)
@@ -115,7 +112,7 @@ class Catalogue:
         )
 
     def _of_leaf(self, split: str, leaf: LeafPlan) -> Iterator[int]:
-        for member in (leaf,) if leaf.join is None else leaf.join.members:
+        for member in leaf.datasets:
             is_file = is_record_file(member.path)
             yield self._add(
                 self._names.add(member.path),

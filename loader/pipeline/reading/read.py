@@ -19,7 +19,7 @@ from .lane_reader import LaneReader
 from .lane_samples import CountedReader, LaneSamples
 from .order_plan import OrderPlan, ShuffledPlan
 from .read_ahead import READ_AHEAD_BYTES, ReadAhead
-from .read_together import ReadTogether
+from .read_together import LaneReaders
 from .sample_chunk import OpenSources
 from .shard_reads import ShardPool
 from .source import Raw, Source
@@ -179,7 +179,7 @@ class ReadDataset(SavableDataset[Raw]):
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
         running = LaneReader(self, order, lane, state)
-        together = ReadTogether.of(lane)
+        together: LaneReaders | None = lane.shared.get(LaneReaders) if lane.shared else None
         if together is not None:
             running.read_with(together, lane.path, is_sparse=bool(self.sparse))
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None

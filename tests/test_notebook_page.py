@@ -54,11 +54,12 @@ def test_the_cells_of_the_page_run_in_a_notebook(coco: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     cells = re.findall(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", page, flags=re.MULTILINE | re.DOTALL)
     assert page.count("```python") == len(cells) > 8
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(source.replace("/data/coco", str(coco))) for source, _ in cells]
+    form: Any = nbformat.v4
+    notebook = form.new_notebook(
+        cells=[form.new_code_cell(source.replace("/data/coco", str(coco))) for source, _ in cells]
     )
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute(cwd=str(coco.parent))
-    shown = {}
+    shown: dict[str, str] = {}
     for cell, (source, expected) in zip(notebook.cells, cells, strict=True):
         assert printed(cell).replace(str(coco), "/data/coco") == expected, source
         pages = [output["data"]["text/html"] for output in cell.outputs if output.output_type == "execute_result"]

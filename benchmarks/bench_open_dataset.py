@@ -2,8 +2,8 @@
 
 usage: python benchmarks/bench_open_dataset.py [--samples N] [--data FOLDER]
 
-The index is that of real shards; the shards are sparse files, so that the data of ten million samples take no disk. A
-thousand samples, chosen at random, are read before, so that their parts and rows of the index are in the page cache.
+The index is that of real shards; the shards are sparse files, so that ten million samples take no disk. A
+thousand samples, chosen at random, are read before: their parts and rows of the index are in the page cache.
 """
 
 from __future__ import annotations

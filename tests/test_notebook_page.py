@@ -54,9 +54,9 @@ def test_the_cells_of_the_page_run_in_a_notebook(coco: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     cells = re.findall(r"^```python\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?", page, flags=re.MULTILINE | re.DOTALL)
     assert page.count("```python") == len(cells) > 8
-    make: Any = nbformat.v4  # without types
-    notebook = make.new_notebook(
-        cells=[make.new_code_cell(source.replace("/data/coco", str(coco))) for source, _ in cells]
+    form: Any = nbformat.v4
+    notebook = form.new_notebook(
+        cells=[form.new_code_cell(source.replace("/data/coco", str(coco))) for source, _ in cells]
     )
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute(cwd=str(coco.parent))
     shown: dict[str, str] = {}

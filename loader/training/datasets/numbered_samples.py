@@ -5,9 +5,10 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
+from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ...arrays import IntArray
@@ -31,7 +32,7 @@ def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
 default_collate_fn_map.update({Sample: _collate, CrudeSample: _collate})
 
 
-class NumberedSamples(ABC, Generic[T_co]):
+class NumberedSamples(Dataset[T_co], ABC):
     """A sequence of samples over consecutive sources; each process opens the files that it reads.
 
     Samples have positions, which count all samples of the sources. Numbers count those of the sequence.

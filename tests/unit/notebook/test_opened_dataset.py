@@ -236,7 +236,7 @@ def test_a_table_takes_no_parts_that_are_no_texts(tmp_path: Path) -> None:
 
 def test_torchs_loader_reads_in_processes_of_any_start_method(texts: Path) -> None:
     chosen = open_dataset(texts).select(split_part="train")
-    loader: Any = DataLoader(chosen, batch_size=3, num_workers=1, multiprocessing_context="spawn")  # type: ignore[arg-type] # any sequence will do
+    loader: Any = DataLoader(chosen, batch_size=3, num_workers=1, multiprocessing_context="spawn")
     assert [text for batch in loader for text in batch.text] == [f"text {number}" for number in TRAIN]
     with get_context("fork").Pool(1) as pool:
         assert pool.apply(chosen.parts, (2,)) == {"txt": b"text 2"}
@@ -253,7 +253,7 @@ def test_a_batch_is_located_by_one_search(texts: Path, monkeypatch: pytest.Monke
         return locate(positions)
 
     monkeypatch.setattr(picking, "locate", counted)
-    batch = next(iter(DataLoader(dataset, batch_size=6)))  # type: ignore[arg-type] # any sequence will do
+    batch = next(iter(DataLoader(dataset, batch_size=6)))
     assert (batch.text[5], searches) == ("text 5", [6])
 
 

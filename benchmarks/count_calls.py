@@ -30,7 +30,8 @@ from loader.storage import open_parent
 
 SAMPLES = 8_192
 BATCH_SIZE = 16
-WARM_UP_BATCHES = 256  # until files are open, and chunks have their full size
+LANES = 4
+WARM_UP_BATCHES = 512  # until files are open, and chunks have their full size
 BATCHES = 512
 
 
@@ -55,7 +56,7 @@ def main() -> None:
             calls = count_calls(path)
             print(f"{name}: {calls.total() / (BATCHES * BATCH_SIZE):.1f} calls a sample")
             if arguments.functions:
-                for code, number in calls.most_common(40):
+                for code, number in calls.most_common(60):
                     print(f"    {number / (BATCHES * BATCH_SIZE):6.2f}  {code.co_qualname}, {code.co_filename}")
 
 
@@ -89,7 +90,7 @@ def count_calls(path: Path) -> Counter[CodeType]:
         shuffle_buffer_size=100,
         max_samples_per_sequence=100,
         task_encoder=Encoder(),
-        worker_config=loader.WorkerConfig(rank=0, world_size=1, num_workers=0),
+        worker_config=loader.WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=LANES),
     )
     batches = iter(loader.get_loader(dataset))
     for _ in itertools.islice(batches, WARM_UP_BATCHES):

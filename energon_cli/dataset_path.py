@@ -17,45 +17,52 @@ if TYPE_CHECKING:
     from loader.format import DatasetRef
 
 
-def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = None) -> str:
-    """Return the path of a folder, a file of samples or a metadataset; raise for other paths.
+def check_path(path: str) -> str:
+    """Return the path of a folder, a file of samples or a metadataset, as :func:`check_ref` does."""
+    from loader.format import DatasetRef
+
+    return check_ref(DatasetRef(path), takes_tar=False).path
+
+
+def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
+    """Return the reference of a folder, a file of samples or a metadataset; raise for other paths.
 
     A ``file://`` URL becomes a path, and a prefix of a pair of token files that of its ``.bin`` file. A missing folder
     passes, and a missing file of an object store: opening it raises with a better message.
 
     Args:
-        path: The path on the command line.
+        ref: The path on the command line, and the choices about its documents.
         takes_tar: A tar file passes, too.
-        meta_folder: Folder to use instead of the ``.nv-meta`` of a folder.
 
     Raises:
-        click.UsageError: The path is empty, or names another kind of file; or ``meta_folder`` does not apply to it.
+        click.UsageError: The path is empty, or names another kind of file; or a meta folder does not apply to it.
         StorageError: The path names a file of samples, tar or YAML file that does not exist.
     """
     from loader.errors import StorageError
     from loader.format.documents import data_path, fault_of_file, is_metadataset, is_record_file, is_tar_file
     from loader.storage import hint_of_missing, is_url, split_url
 
-    if not path:
+    if not ref.path:
         raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
-    protocol, rest = split_url(path)
+    protocol, rest = split_url(ref.path)
     path = f"{protocol}://{rest.rstrip('/')}" if protocol else data_path(rest)
-    if meta_folder == "":
+    ref = replace(ref, path=path)
+    if ref.meta_folder == "":
         raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
     is_document = is_record_file(path) or is_metadataset(path)
     is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
     if (is_document or path.endswith(".tar")) and not is_pair and not is_url(path) and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint=hint_of_missing(path))
-    if (is_document or (takes_tar and is_tar_file(path))) and meta_folder is not None:
+    if (is_document or (takes_tar and is_tar_file(path))) and ref.meta_folder is not None:
         better = " Set meta_folder at its datasets." if is_metadataset(path) else ""
         raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
     if is_record_file(path) or (takes_tar and is_tar_file(path)):
-        return path
+        return ref
     from loader.format.prepare import is_compressed_tar
 
     is_named_file = path.endswith(".tar") or is_compressed_tar(path)  # opening a URL shows the rest
     if not (is_named_file if is_url(path) else os.path.isfile(path)):
-        return path
+        return ref
 
     folder = os.path.dirname(path)
     if os.path.basename(folder) == ".nv-meta":
@@ -71,31 +78,30 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
         if fault is not None:
             raise click.UsageError(f"{path}: {fault[0]}. {fault[1][:1].upper()}{fault[1][1:]}")
         raise click.UsageError(f"{path} is a file; pass the folder that contains it: {os.path.join(folder or '.', '')}")
-    return path
+    return ref
 
 
-def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
-    """Return a dataset whose path is checked by :func:`check_path`, which raises for other paths."""
-    return replace(ref, path=check_path(ref.path, takes_tar=takes_tar, meta_folder=ref.meta_folder))
+_DOCUMENTS = ("dataset_config", "split_config", "meta_folder", "trust_code")
 
 
 def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that adds options about the documents of the datasets at PATH.
+    """Return a decorator that adds ``--split-config``, ``--meta-folder`` and other options about the datasets at PATH.
 
     The function gets PATH with these choices as ``ref``, of which ``check_ref`` checks the path; for several paths, as
     ``refs``. A metadataset names the documents of its datasets itself, so only an explicit flag overrides them.
 
     Args:
-        names: Of ``dataset_config``, ``split_config``, ``meta_folder`` and ``trust_code``, in the order of the help.
+        names: The other ones: ``dataset_config``, ``trust_code``.
     """
+    every = [name for name in _DOCUMENTS if name in (*names, "split_config", "meta_folder")]
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
-        @shared_options(*names)
+        @shared_options(*every)
         @wraps(function)
         def with_ref(*arguments: Any, **options: Any) -> None:
             from loader.format import DatasetRef
 
-            given = {name: options.pop(name) for name in names}
+            given = {name: options.pop(name) for name in every}
             source = click.get_current_context().get_parameter_source
             for name in ("dataset_config", "split_config"):
                 if name in given and source(name) is click.core.ParameterSource.DEFAULT:

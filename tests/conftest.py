@@ -24,7 +24,7 @@ from tests.forked_scripts import ForkedScripts, forked_scripts
 # No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.
 settings.register_profile(
     "everywhere",
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

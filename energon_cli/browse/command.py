@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--embed", is_flag=True, help="Allow pages of this machine, such as notebooks, to show it in a frame.")
 @click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")
 @shared_options("json", help="Print a line of JSON once pages are served.")
-@dataset_options("dataset_config", "split_config", "meta_folder")
+@dataset_options("dataset_config")
 def browse(
     refs: tuple[DatasetRef, ...],
     *,
@@ -61,7 +61,7 @@ def browse(
             energon browse --edit /data/coco
     """
     from loader.errors import ConfigError
-    from loader.inspect.browse import BrowseRequest, Catalogue
+    from loader.inspect.browse import Catalogue
 
     from ..console import print_json, show_note
     from ..progress import ProgressBar
@@ -75,9 +75,9 @@ def browse(
             hint="run: pip install 'energon-toolkit[browse]'",
         ) from error
     # Read the indexes; shards that are not prepared are scanned. Previews read the default dataset file.
-    request = BrowseRequest(refs=[check_ref(replace(ref, dataset_config=None)) for ref in refs])
+    checked = [check_ref(replace(ref, dataset_config=None)) for ref in refs]
     with ProgressBar("Scanning", unit="shards") as bar:
-        catalogue = Catalogue(request, lambda now: bar.update(now.shards_done, now.shards_total))
+        catalogue = Catalogue(checked, lambda now: bar.update(now.shards_done, now.shards_total))
     # Serve pages until Ctrl-C; the address is shown once they can be opened.
     listener = _listen(host, port)
     token = token or secrets.token_urlsafe(24)

@@ -112,7 +112,7 @@ class DatasetRoutes:
     async def _training(self, request: Request) -> Response:
         """Answer with the samples of a training run, step by step."""
         start, count = integer(request, "start", 0), min(_MAX_ROWS, integer(request, "count", 100))
-        paths = self._served.catalogue.request.refs
+        paths = self._served.catalogue.refs
         path = integer(request, "path", 0)
         if path >= len(paths):
             raise HTTPException(404, "there is no such path")

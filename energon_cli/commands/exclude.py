@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @shared_options("undo", help="Undo the last exclusion.")
 @click.option("--list", "is_list", is_flag=True, help="List what is excluded.")
 @shared_options("json", "progress")
-@dataset_options("split_config", "meta_folder", "trust_code")
+@dataset_options("trust_code")
 def exclude(
     ref: DatasetRef,
     *,

@@ -38,7 +38,7 @@ _OTHER_FILES = frozenset(
 @click.option("--raw", is_flag=True, help="With parquet and hf, all parts as bytes.")
 @shared_options("shard_size", help="With webdataset, most bytes of a shard.")
 @shared_options("strict", "progress", "json")
-@dataset_options("split_config", "meta_folder")
+@dataset_options()
 def export(
     ref: DatasetRef,
     dest: str,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,21 +33,18 @@ if TYPE_CHECKING:
     "shard_size", callback=parse_size_or_megabytes, help="Most bytes of a tar shard; a number alone counts megabytes."
 )
 @shared_options("strict", "progress", "json")
-@dataset_options("split_config", "meta_folder")
+@dataset_options()
 def extract(
     refs: tuple[DatasetRef, ...],
     *,
     output: str,
     file_format: str | None,
     query: SampleQuery,
-    limit: int | None,
     parts: tuple[str, ...],
-    drop_parts: tuple[str, ...],
-    by_shard: bool,
     shard_size: int,
     progress: bool | None,
-    strict: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Copy samples of the datasets at PATH to a new folder or file; nothing is overwritten.
 
@@ -89,12 +86,9 @@ def extract(
         output=output,
         format=file_format or ("jsonl" if output.endswith(".jsonl") else "files"),
         query=replace(query, keys=[*keys, *(query.keys or ())]) if keys else query,
-        limit=limit,
         keep_parts=parts,
-        drop_parts=drop_parts,
-        by_shard=by_shard,
         shard_bytes=shard_size,
-        strict=strict,
+        **options,
     )
     copy_samples(request, progress=progress, as_json=as_json)
 

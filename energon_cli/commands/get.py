@@ -27,7 +27,7 @@ _MAX_CHECKED = 4096  # bytes that tell a text from other data
     "-o", "--output", metavar="DEST", help="Write a part of one sample to this file, all else to this folder."
 )
 @shared_options("json", help="List the parts as a line of JSON for each sample.")
-@dataset_options("split_config", "meta_folder")
+@dataset_options()
 def get(
     ref: DatasetRef,
     *,

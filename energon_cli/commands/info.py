@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @energon_command("info", short_help="Describe a dataset on one screen.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @shared_options("json", "progress")
-@dataset_options("dataset_config", "split_config", "meta_folder")
+@dataset_options("dataset_config")
 def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @shared_options("split_part")
 @click.option("-w", "--allow-slow", is_flag=True, hidden=True, help="Accepted for scripts of megatron-energon.")
 @shared_options("json", help="Print a line of JSON once the files can be read.")
-@dataset_options("dataset_config", "split_config", "meta_folder")
+@dataset_options("dataset_config")
 def mount(
     ref: DatasetRef,
     *,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @shared_options("parts", "drop_parts")
 @copy_options
 @shared_options("num_workers", "compat", "strict", "progress", "json")
-@dataset_options("split_config", "meta_folder")
+@dataset_options()
 def reshard(
     ref: DatasetRef,
     dest: str,

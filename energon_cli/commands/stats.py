@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
 @click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
 @shared_options("json", "num_workers", "progress")
-@dataset_options("split_config", "meta_folder", "trust_code")
+@dataset_options("trust_code")
 @shared_options("max_json_bytes", default="64MiB")
 def stats(
     refs: tuple[DatasetRef, ...],
@@ -101,11 +101,11 @@ def stats(
     documents, has_findings = [], False
     with open_datasets(datasets) as opened:
         for one in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
-            dataset, place = one.opened.dataset, one.opened.place
-            if write and place.is_temporary:
-                raise _no_columns(dataset.path)
+            path, ref = one.opened.dataset.path, one.opened.folder.ref
+            if write and one.opened.is_temporary:
+                raise _no_columns(path)
             request = StatsRequest(
-                ref=place.ref,
+                ref=ref,
                 numbers=one.numbers,
                 parts=parts or None,
                 sample=limit,
@@ -117,13 +117,13 @@ def stats(
             )
             with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
                 report = collect_stats(request, bar.update)
-            report.path = dataset.path
+            report.path = path
             has_findings |= bool(report.broken_count or report.duplicates)
             if as_json:
                 documents.append(report.document())
             _show(report, lacks=one.lacks, notes_only=as_json)
             if html is not None:
-                page = html_report(report, place.ref)
+                page = html_report(report, ref)
                 write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
     if as_json:

@@ -171,7 +171,7 @@ def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder
         ratio, choices = resolve_choices(flags, listed, folder, console, history)
         chosen, warnings = Choices(dataset_yaml=choices.dataset_yaml), list[str]()
         if choices.dataset_yaml is not None:
-            warnings = field_map_warnings(choices.dataset_yaml, folder.contents, meta_folder=folder.meta_folder)
+            warnings = field_map_warnings(choices.dataset_yaml, folder)
         draft = _Draft(
             ratio=ratio,
             files=choice_files(folder, chosen, name="dataset.yaml"),

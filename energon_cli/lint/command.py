@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 )
 @click.option("--browse", metavar="URL", help="URL that energon browse PATH printed: findings link to its pages.")
 @shared_options("progress")
-@dataset_options("dataset_config", "split_config", "meta_folder", "trust_code")
+@dataset_options("dataset_config", "trust_code")
 @shared_options("max_json_bytes", default="64MiB")
 def lint(
     refs: tuple[DatasetRef, ...],

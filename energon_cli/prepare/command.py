@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path
+from ..dataset_path import check_ref
 from ..options import shared_options
 from .media import media_filter_of, media_options
 
@@ -168,7 +168,7 @@ def prepare(path: str, **flags: Any) -> None:
     if imported is not None and not settings.media:
         return  # it is prepared
     # Find out what the path names.
-    path = check_path(path, meta_folder=flags["meta_folder"]) if imported is None else imported
+    path = check_ref(settings.ref, takes_tar=False).path if imported is None else imported
     if is_url(path):
         use_rust_here()
     settings = replace(settings, path=path, yes=settings.yes or imported is not None)

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from loader.errors import ConfigError
+from loader.format import DatasetRef
 from loader.format.documents import SampleTypeSpec, parse_field_expression, sample_type_of_name
 from loader.format.media import MediaFilter
 from loader.format.prepare import ScanMode, SplitRequest, parse_ratio, parse_split_part
@@ -57,6 +58,16 @@ class PrepareFlags:
     merge: bool
     engine: str
     scheduler: str | None
+
+    @property
+    def ref(self) -> DatasetRef:
+        """The dataset, and the documents that are written."""
+        return DatasetRef(
+            self.path,
+            dataset_config=self.dataset_yaml_name,
+            meta_folder=self.meta_folder,
+            trust_code=self.trust_code,
+        )
 
     @property
     def is_at_url(self) -> bool:

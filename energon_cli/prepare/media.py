@@ -101,7 +101,7 @@ def prepare_media(
             " or --media-metadata-by-glob '*.jpg,*.png'."
         )
     from loader.errors import escape_controls
-    from loader.format import open_dataset_storage, usable_cores
+    from loader.format import DatasetRef, usable_cores
     from loader.format.prepare import check_meta_folder, prepare_media_folder, unwritable_folder
     from loader.inspect import plural
 
@@ -110,7 +110,7 @@ def prepare_media(
     from .report import media_document
 
     started = time.perf_counter()
-    storage = open_dataset_storage(path, meta_folder)
+    storage = DatasetRef(path, meta_folder=meta_folder).storage()
     if meta_folder is not None:
         check_meta_folder(storage)
     fault = unwritable_folder(storage)

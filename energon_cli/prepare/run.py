@@ -77,7 +77,7 @@ class _Draft:
         return [note for note in self.notes if note not in self.folder.contents.conflicts]
 
     @property
-    def meta_folder(self) -> str:
+    def target(self) -> str:
         """The folder of the files, as the user names it."""
         return self.flags.meta_folder or ".nv-meta"
 
@@ -92,13 +92,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             print_json({"path": flags.path, "dry_run": True, "decompressed": list(decompressed.written)})
         return
     # Find the shards, and check that the dataset may be written.
-    folder = inspect_folder(
-        flags.path,
-        exclude=flags.exclude,
-        dataset_yaml_name=flags.dataset_yaml_name,
-        meta_folder=flags.meta_folder,
-        scans=False,
-    )
+    folder = inspect_folder(flags.ref, exclude=flags.exclude, scans=False)
     if not (flags.merge or flags.dry_run):
         check_not_planned(folder.storage)
     fault = _fault_of_target(flags, folder)
@@ -148,7 +142,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         )
         return
     further = tuple(text for text in report.warnings if text not in draft.folder.contents.warnings)
-    show_done(console, flags.path, replace(report, warnings=further), draft.files, folder=draft.meta_folder)
+    show_done(console, flags.path, replace(report, warnings=further), draft.files, folder=draft.target)
     show_account(report.account)
     show_note(*draft.further_notes)
 
@@ -224,7 +218,7 @@ def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choic
     chosen, found = choices.dataset_yaml, folder.contents
     if chosen is None:
         return []
-    faults = field_map_warnings(chosen, found, meta_folder=folder.meta_folder, trust_code=flags.trust_code)
+    faults = field_map_warnings(chosen, folder, trust_code=flags.trust_code)
     return [*faults, *coverage_warnings(chosen, found)]
 
 
@@ -265,7 +259,7 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
     """
     if draft.split_samples:
         show_split_line(console, draft.split_samples, draft.choices.split)
-    show_files(console, draft.files, folder=draft.meta_folder)
+    show_files(console, draft.files, folder=draft.target)
     question = f"Index {plural(len(draft.folder.sizes), 'shard')} and write this?"
     return history.confirm(question)
 
@@ -304,6 +298,6 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     show_part_sets(console, draft.part_sets, folder.contents)
     if planned is not None:
         show_split(console, planned, folder.sizes, draft.choices.split)
-    show_files(console, draft.files, folder=draft.meta_folder)
+    show_files(console, draft.files, folder=draft.target)
     show_warning(*warnings)
     show_note(*draft.further_notes)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 @click.option("--images/--no-images", default=None, help="Draw pictures (default: on a terminal).")
 @shared_options("json", help="Print a line of JSON for each sample.")
 @shared_options("max_json_bytes", default="16MiB")
-@dataset_options("dataset_config", "split_config", "meta_folder", "trust_code")
+@dataset_options("dataset_config", "trust_code")
 def preview(
     ref: DatasetRef,
     *,

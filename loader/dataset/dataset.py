@@ -174,6 +174,11 @@ class Dataset(ABC):
         return False
 
     @property
+    def holds_lines(self) -> bool:
+        """True if samples are lines of JSONL files, which end with a line break."""
+        return False
+
+    @property
     def is_fetched(self) -> bool:
         """True if samples are fetched from an object store, ahead of their use."""
         return False

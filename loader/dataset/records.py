@@ -64,6 +64,10 @@ class RecordDataset(Dataset):
     def holds_values(self) -> bool:
         return not self.records.decodes
 
+    @property
+    def holds_lines(self) -> bool:
+        return self.records.decodes
+
     def locator(self, wanted: Callable[[str], bool]) -> Callable[..., SampleLocations]:  # noqa: ARG002 - reads all
         return self.records.locate
 

@@ -1,7 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
 from .dataset_ref import DatasetRef as DatasetRef
-from .nv_meta import open_dataset_storage as open_dataset_storage
 from .unfinished import (
     COMMAND_LINE as COMMAND_LINE,
     check_finished as check_finished,

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..storage import Storage, resolve_path
-from .nv_meta import DATASET_YAML, SPLIT_YAML, open_dataset_storage
+from ..storage import Storage, open_storage, resolve_path
+from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,15 @@ class DatasetRef:
         return self.dataset_config or DATASET_YAML
 
     def storage(self) -> Storage:
-        """Open the folder of the shards; ``.nv-meta`` in it is the meta folder."""
-        return open_dataset_storage(self.path, self.meta_folder)
+        """Open the folder of the shards; ``.nv-meta`` in it is the meta folder, and then all else is read-only.
+
+        Raises:
+            StorageError: URLs of this protocol are not supported.
+
+        >>> DatasetRef("/data/coco", meta_folder="/home/me/coco-meta").storage().path(".nv-meta/.info.json")
+        '/home/me/coco-meta/.info.json'
+        """
+        return open_storage(self.path, replaced=None if self.meta_folder is None else (FOLDER, self.meta_folder))
 
     def resolved(self, folder: str | None = None) -> DatasetRef:
         """Return the reference with absolute paths, which start from a folder, or from the working directory."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 
 from ..errors import FormatError
-from ..storage import Storage, open_storage
 
 FOLDER = ".nv-meta"
 """The folder next to the shards that makes them a dataset."""
@@ -53,19 +51,3 @@ def is_filter_name(name: str) -> bool:
     (True, False)
     """
     return _FILTER_NAME.fullmatch(name) is not None
-
-
-def open_dataset_storage(path: str | os.PathLike[str], meta_folder: str | os.PathLike[str] | None = None) -> Storage:
-    """Open the folder of a dataset.
-
-    Args:
-        path: The folder.
-        meta_folder: Folder to use instead of its ``.nv-meta``. Nothing else in the dataset can be written then.
-
-    Raises:
-        StorageError: URLs of this protocol are not supported.
-
-    >>> open_dataset_storage("/data/coco", "/home/me/coco-meta").path(INFO_JSON)
-    '/home/me/coco-meta/.info.json'
-    """
-    return open_storage(path, replaced=None if meta_folder is None else (FOLDER, meta_folder))

@@ -68,7 +68,7 @@ class _Samples:
         self._filter = self._folder.filter_of_part(part, leaf.filter)
         if self._filter is not None:
             ranges = self._folder.rows_of_part(self._filter, part)
-        start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)
+        start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
         self._ranges = _cut(ranges, start, stop)
         self._numbers = Selection(self._ranges)
         self._build = None if request.crude else make_build(self._folder, request)
@@ -101,7 +101,7 @@ class _Rows:
 
     def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
         self._rows = open_join(join)
-        self._start, self._stop = resolve_subset(leaf.subset, len(self._rows), at=f"{join.file}: {join.place}")
+        self._start, self._stop = resolve_subset(leaf.request.subset, len(self._rows), at=f"{join.file}: {join.place}")
         self._members = [_Member(member, number, request) for number, member in enumerate(join.members)]
         self._names = [member.name for member in join.members]
         self._joiner: Callable[..., Any] | None = None

@@ -17,8 +17,8 @@ from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig, parse_split_config
 from ..format.media.metadata import is_media_folder
-from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML, open_dataset_storage
-from ..lint.report import Finding, LintProgress, LintReport, SampleCheck
+from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
+from ..lint.report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from ..storage import EPath, Storage, open_parent
 
 
@@ -84,31 +84,6 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
             storage, name, level=request.level, max_findings=request.max_findings, on_progress=on_progress
         )
     make_check = partial(_make_check, trust_code=ref.trust_code, max_json_bytes=request.max_json_bytes)
-    if is_metadataset(ref.path):
-        from ..metadataset.lint import MetadatasetLintPlan, lint_metadataset
-        from ..stores.aux_store import open_aux_store
-
-        mix = MetadatasetLintPlan(
-            ref=ref,
-            splits=request.split_parts,
-            level=request.level,
-            workers=request.workers,
-            max_findings=request.max_findings,
-            make_sample_check=make_check,
-            open_aux=open_aux_store,
-        )
-        return lint_metadataset(mix, on_progress=on_progress)
-    storage = ref.storage()
-    if not is_tar_file(ref.path) and is_only_media_folder(storage):
-        from ..lint.media_folder import lint_media_folder
-
-        check = make_check(None, "") if request.level == "decode" else None
-        return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
-    if is_tar_file(ref.path) or is_unprepared(storage, ref):
-        return _lint_unprepared(request, make_check, on_progress)
-    from ..lint.report import LintPlan
-    from ..lint.run import lint_dataset
-
     plan = LintPlan(
         ref=ref,
         level=request.level,
@@ -117,6 +92,21 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         max_findings=request.max_findings,
         make_sample_check=make_check,
     )
+    if is_metadataset(ref.path):
+        from ..metadataset.lint import lint_metadataset
+        from ..stores.aux_store import open_aux_store
+
+        return lint_metadataset(plan, open_aux=open_aux_store, on_progress=on_progress)
+    storage = ref.storage()
+    if not is_tar_file(ref.path) and is_only_media_folder(storage):
+        from ..lint.media_folder import lint_media_folder
+
+        check = make_check(None, "") if request.level == "decode" else None
+        return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
+    if is_tar_file(ref.path) or is_unprepared(storage, ref):
+        return _lint_unprepared(request, make_check, on_progress)
+    from ..lint.run import lint_dataset
+
     return lint_dataset(plan, on_progress=on_progress)
 
 
@@ -184,7 +174,7 @@ def exclusion_advice(request: LintRequest, report: LintReport) -> list[Exclusion
         if not broken or any(finding.blocks_exclusion for finding in findings):
             continue
         checked = report.samples if report.datasets == 1 else None
-        if request.ref.path != path and not is_prepared(open_dataset_storage(path)):
+        if request.ref.path != path and not is_prepared(DatasetRef(path).storage()):
             continue  # its metadataset names another folder for .nv-meta
         refusal = _refusal(replace(request.ref, path=path), findings, checked)
         advice.append(ExclusionAdvice(path=path, samples=len(broken), refusal=refusal))

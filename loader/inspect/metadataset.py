@@ -25,9 +25,7 @@ def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:
         ConfigError: Documents contain faults; all are listed. Faults of datasets are part of the facts instead.
         StorageError: The file cannot be read.
     """
-    planned = plan_splits(ref)
-    if planned.faults:
-        raise ConfigError(file=planned.file, faults=planned.faults)
+    planned = plan_splits(ref).checked()
     datasets = _Datasets()
     splits = [_SplitFacts(tree, datasets).facts(name) for name, tree in planned.trees.items()]
     return {
@@ -49,7 +47,7 @@ class _Datasets:
         """Return the fault of a dataset's path, or of the paths of its auxiliary stores; None if there is none."""
         try:
             found = self._paths.fault_of_dataset(dataset.ref)
-            for name, store in dataset.aux.items():
+            for name, store in dataset.request.aux.items():
                 fault = self._paths.fault_of_aux(store)
                 found = found or (f"aux {name}: {fault}" if fault else None)
         except EnergonError as error:
@@ -162,9 +160,9 @@ class _SplitFacts:
             "samples": samples,
             **_documents(leaf.ref),
             "filter": leaf.filter,
-            "subset": [str(applied) for applied in leaf.subset],
-            "subflavors": dict(leaf.subflavors),
-            **_stores(leaf.aux),
+            "subset": [str(applied) for applied in leaf.request.subset],
+            "subflavors": dict(leaf.request.subflavors),
+            **_stores(leaf.request.aux),
             "join": join,
             "fault": fault,
         }
@@ -183,8 +181,8 @@ class _SplitFacts:
                     **_documents(member.ref),
                     "filter": member.filter,
                     "nonmatch": member.nonmatch,
-                    "subflavors": dict(member.subflavors),
-                    **_stores(member.aux),
+                    "subflavors": dict(member.request.subflavors),
+                    **_stores(member.request.aux),
                     "fault": self._datasets.fault(member),
                 }
                 for member in leaf.join.members
@@ -193,11 +191,7 @@ class _SplitFacts:
 
 
 def _documents(ref: DatasetRef) -> dict[str, str | None]:
-    return {
-        "split_config": ref.split_config,
-        "dataset_config": ref.dataset_config,
-        "meta_folder": ref.meta_folder,
-    }
+    return {"split_config": ref.split_config, "dataset_config": ref.dataset_config, "meta_folder": ref.meta_folder}
 
 
 def _stores(aux: Mapping[str, DatasetRef]) -> dict[str, dict[str, str]]:

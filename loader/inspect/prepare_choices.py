@@ -359,7 +359,7 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
             trust_code=trust_code,
         )
         sample = builder.build(first.parts, key=first.key)  # a field map decodes only the parts it needs
-        faults = field_map_warnings(choice, first, meta_folder=folder.meta_folder, trust_code=trust_code)
+        faults = field_map_warnings(choice, folder, trust_code=trust_code)
         return SampleView(title=title, fields=describe_sample(sample), fault="\n".join(faults) or None)
     except EnergonError as error:
         # The hint is omitted: it applies to a dataset.yaml that exists, not to a choice.

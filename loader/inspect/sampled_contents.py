@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -12,12 +11,13 @@ from ..accounting.kinds import PICKLE, TORCH, Kind, part_extension
 from ..accounting.part_sets import Missing, PartSets
 from ..format.contents.findings import Contents
 from ..format.contents.proposals import propose_field_map
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.field_map import FieldMap, parse_field_map
 from ..format.documents.messages import nearest_names
 from ..format.index.layout import SampleIndex, once_warning
 from ..format.index.object_commit import read_committed_documents
-from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
+from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
 from ..format.prepare.dataset_yaml import DatasetYaml
 from ..format.prepare.plan import PreparePlan, RunningPrepare
 from ..format.prepare.run import open_prepare
@@ -141,28 +141,20 @@ class ShardFolder:
         return self.storage.exists(f"{FOLDER}/{name}")
 
 
-def inspect_folder(
-    path: str,
-    *,
-    exclude: str | None = None,
-    dataset_yaml_name: str = "dataset.yaml",
-    meta_folder: str | None = None,
-    scans: bool = True,
-) -> ShardFolder:
+def inspect_folder(ref: DatasetRef | str, *, exclude: str | None = None, scans: bool = True) -> ShardFolder:
     """Find the shards of a folder, check for files of an earlier prepare, and scan its samples.
 
     Args:
-        path: The folder.
+        ref: The folder.
         exclude: Regular expression of shards to exclude.
-        dataset_yaml_name: Name of the dataset file in ``.nv-meta``.
-        meta_folder: Folder to use instead of ``.nv-meta``.
         scans: Scan all samples in this process, and inspect some of them; nothing is written.
 
     Raises:
         FormatError: Shards are damaged, or hold no samples.
         StorageError: The folder does not exist or has no shards.
     """
-    storage = open_dataset_storage(path, meta_folder)
+    ref = DatasetRef.of(ref)
+    storage = ref.storage()
     storage.list_once("")
     read_committed_documents(storage)
     sizes = {shard.name: shard.size_bytes for shard in find_shards(storage, exclude=exclude).shards}
@@ -172,7 +164,7 @@ def inspect_folder(
 
     contents = SampledContents()
     if scans:
-        plan = PreparePlan(path=path, exclude=exclude, meta_folder=meta_folder)
+        plan = PreparePlan(path=ref.path, exclude=exclude, meta_folder=ref.meta_folder)
         with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
             prepare.scan()
             contents = contents_of_scan(prepare)
@@ -181,7 +173,7 @@ def inspect_folder(
         storage=storage,
         sizes=sizes,
         has_split=prepared and has_any("split.yaml", "split.json"),
-        has_dataset_yaml=prepared and has_any(dataset_yaml_name),
+        has_dataset_yaml=prepared and has_any(ref.dataset_file),
         prepared=prepared,
         contents=contents,
     )
@@ -216,19 +208,17 @@ def contents_of_scan(prepare: RunningPrepare) -> SampledContents:
     )
 
 
-def field_map_warnings(
-    choice: DatasetYaml, found: SampledContents, *, meta_folder: os.PathLike[str], trust_code: bool = False
-) -> list[str]:
+def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: bool = False) -> list[str]:
     """Return a warning for each field that no sample can fill, or that a sample cannot fill though it has the part.
 
     Values are checked in one sample of each of the most frequent part sets.
 
     Args:
         choice: Sample type and field map.
-        found: What the samples contain.
-        meta_folder: The dataset's ``.nv-meta``.
+        folder: The folder, and what its samples contain.
         trust_code: Load pickles.
     """
+    found = folder.contents
     if choice.field_map is None or not found.samples:
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
@@ -246,7 +236,7 @@ def field_map_warnings(
             for name, expression in field_map.expressions().items()
             if name not in faulty and not FieldMap({name: field_map.fields[name]}).missing(parts)
         }
-        for name, fault in _faults(choice, testable, found, key, parts, meta_folder=meta_folder, trust_code=trust_code):
+        for name, fault in _faults(choice, testable, folder, key, parts, trust_code=trust_code):
             if "is missing" in fault and set(testable[name].split(",")) & values:
                 continue  # other samples have the value: coverage_warnings counts those without it
             proposal = proposals.get(name)
@@ -315,11 +305,10 @@ def _missing_values(choice: DatasetYaml, field_map: FieldMap, found: SampledCont
 def _faults(
     choice: DatasetYaml,
     expressions: Mapping[str, str],
-    found: SampledContents,
+    folder: ShardFolder,
     key: str,
     parts: Mapping[str, Any],
     *,
-    meta_folder: os.PathLike[str],
     trust_code: bool,
 ) -> Iterator[tuple[str, str]]:
     """Yield the fields that a sample cannot fill; each is checked separately, to report all of them."""
@@ -335,8 +324,8 @@ def _faults(
         unread = (frozenset() if trust_code else PICKLE) | (frozenset() if field_map.looks_inside(TORCH) else TORCH)
         if any(part_extension(part) in unread for part in needed):
             continue  # pickles may run code, and importing torch takes longer than all the rest
-        check = DecodeCheck(config, meta_folder, trust_code)
-        faults = check.check_values(key, needed) if found.holds_values else check(key, needed)
+        check = DecodeCheck(config, folder.meta_folder, trust_code)
+        faults = check.check_values(key, needed) if folder.contents.holds_values else check(key, needed)
         for part, fault in faults:
             if name == "turns" and fault.startswith(_MEDIA_FAULTS):
                 continue  # reported with the media

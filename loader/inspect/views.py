@@ -53,9 +53,7 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
     from ..metadataset.plans.plan_leaves import plan_splits
     from .leaf_views import open_leaf_views
 
-    planned = plan_splits(request.ref, split_parts=request.split_parts)
-    if planned.faults:
-        raise ConfigError(file=planned.file, faults=planned.faults)
+    planned = plan_splits(request.ref, split_parts=request.split_parts).checked()
     names = planned.names
     if request.split_parts is None:
         names = ("train",) if "train" in names else names[:1]
@@ -136,7 +134,7 @@ def _origin(leaf: LeafPlan, folder: str) -> str:
         where = f"a join of {members}"
     else:
         where = _shown(leaf.path, leaf.split_part, folder)
-    return ", ".join([f"from {where}", *(f"{name}: {value}" for name, value in leaf.subflavors.items())])
+    return ", ".join([f"from {where}", *(f"{name}: {value}" for name, value in leaf.request.subflavors.items())])
 
 
 def _shown(path: str, split_part: str, folder: str) -> str:

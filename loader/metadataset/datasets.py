@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at
 from ..dataset.unprepared.temporary_index import index_temporarily
-from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.prepare.plan import ProgressCallback
@@ -45,14 +44,12 @@ class NamedDataset:
         dataset_configs: Names of the dataset files by which a metadataset reads it; None is the default one.
         split_parts: The split parts that are requested; empty for all samples.
         metadataset: The metadataset; None if the path is its own.
-        is_temporary: The metadata is that of a temporary index.
     """
 
     ref: DatasetRef
     dataset_configs: tuple[str | None, ...] = (None,)
     split_parts: tuple[str, ...] = ()
     metadataset: str | None = None
-    is_temporary: bool = False
 
     @property
     def path(self) -> str:
@@ -97,11 +94,9 @@ def named_datasets(refs: Sequence[DatasetRef], *, split_parts: Sequence[str] = (
 
 
 def _of_metadataset(ref: DatasetRef, split_parts: Sequence[str]) -> Iterator[NamedDataset]:
-    planned = plan_splits(ref, split_parts=split_parts or None)
-    if planned.faults:
-        raise ConfigError(file=planned.file, faults=planned.faults)
+    planned = plan_splits(ref, split_parts=split_parts or None).checked()
     for leaf in (leaf for tree in planned.trees.values() for leaf in tree.leaves()):
-        for one in (leaf,) if leaf.join is None else leaf.join.members:
+        for one in leaf.datasets:
             yield NamedDataset(
                 ref=replace(one.ref, dataset_config=None),
                 dataset_configs=(one.ref.dataset_config,),
@@ -117,14 +112,17 @@ class OpenDataset:
     Attributes:
         name: Its name, unique among the datasets that are open together.
         dataset: The dataset.
-        place: The same; of tar shards that are not prepared, their folder with a temporary index.
-        folder: Its shards and samples.
+        folder: Its shards and samples; of tar shards that are not prepared, with a temporary index.
     """
 
     name: str
     dataset: NamedDataset
-    place: NamedDataset
     folder: Dataset
+
+    @property
+    def is_temporary(self) -> bool:
+        """True if the index is removed when the dataset is closed."""
+        return self.folder.ref != self.dataset.ref
 
 
 @contextmanager
@@ -146,18 +144,8 @@ def open_datasets(
     with ExitStack() as stack:
         found = []
         for one in datasets:
-            place = _index_if_unprepared(one, stack, on_progress, keys)
-            folder = dataset_at(place.ref)
+            indexed = None if one.is_file else index_temporarily(one.ref, stack, on_progress, keys=keys)
+            folder = dataset_at(indexed or one.ref)
             stack.callback(folder.close)
-            found.append(OpenDataset(name=names.add(one.path), dataset=one, place=place, folder=folder))
+            found.append(OpenDataset(name=names.add(one.path), dataset=one, folder=folder))
         yield found
-
-
-def _index_if_unprepared(
-    dataset: NamedDataset, stack: ExitStack, on_progress: ProgressCallback | None, keys: Sequence[str]
-) -> NamedDataset:
-    """Return a dataset; for tar shards that are not prepared, with a temporary index that ``stack`` removes."""
-    if dataset.is_file:
-        return dataset
-    indexed = index_temporarily(dataset.ref, stack, on_progress, keys=keys)
-    return dataset if indexed is None else replace(dataset, ref=indexed, is_temporary=True)

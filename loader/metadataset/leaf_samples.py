@@ -53,7 +53,7 @@ class LeafCounter:
                 samples if kept is None else len(kept.rows_of(name))
                 for name, samples in _shards(folder, leaf.split_part)
             )
-        start, stop = resolve_subset(leaf.subset, whole, at=leaf.path)
+        start, stop = resolve_subset(leaf.request.subset, whole, at=leaf.path)
         count = stop - start
         if folder is not None and count:
             kept = self._filter(folder, leaf.split_part, leaf.filter)
@@ -128,7 +128,7 @@ def _count_in_ranges(folder: Dataset, kept: FilterRows | None, leaf: LeafPlan) -
         ranges, excluded = folder.samples_of_part(leaf.split_part, excluded_shards=True), folder.excluded_samples()
     else:
         ranges, excluded = folder.rows_of_part(kept, leaf.split_part), kept.find(folder.excluded_samples())
-    start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)
+    start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
     count = stop - start - _count_within(excluded, ranges, start, stop)
     if count <= 0:
         raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
@@ -157,4 +157,4 @@ def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
         what = f"the filter {leaf.filter!r} in {what}"
     if stop > start:
         return f"all {stop - start} samples of {what} are excluded"
-    return f"{'the subset of ' if leaf.subset else ''}{what} has no samples"
+    return f"{'the subset of ' if leaf.request.subset else ''}{what} has no samples"

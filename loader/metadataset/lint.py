@@ -13,11 +13,10 @@ from ..dataset.opening import folder_at
 from ..errors import ConfigError, EnergonError
 from ..format.columns.column_files import column_names
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
 from ..lint.record_file import lint_record_file
-from ..lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts, SampleCheck
+from ..lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts
 from ..lint.run import lint_dataset
 from ..storage import open_parent
 from .documents.leaf_plan import JoinMember, LeafPlan
@@ -28,38 +27,20 @@ from .plans.plan_leaves import PlannedSplits, plan_splits
 from .plans.plan_node import find_repeated_leaves, find_shared_leaves
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadatasetLintPlan:
-    """A lint of a metadataset.
-
-    Attributes:
-        ref: The metadataset; its split file and dataset file are those of every dataset, and override the documents.
-        splits: Splits to check; None checks all.
-        level: Level at which datasets are checked; see :class:`~loader.lint.report.LintPlan`.
-        workers: Number of worker processes.
-        max_findings: Number of findings to stop at; None finds all.
-        make_sample_check: Function that makes the check of samples for level ``decode``.
-        open_aux: Function that opens an auxiliary store; None skips these stores.
-    """
-
-    ref: DatasetRef
-    splits: tuple[str, ...] | None = None
-    level: str = "decode"
-    workers: int = 1
-    max_findings: int | None = None
-    make_sample_check: Callable[[DatasetConfig | None, str], SampleCheck] | None = None
-    open_aux: Callable[[DatasetRef], object] | None = None
-
-
 def lint_metadataset(
-    plan: MetadatasetLintPlan, *, on_progress: Callable[[LintProgress], None] | None = None
+    plan: LintPlan,
+    *,
+    open_aux: Callable[[DatasetRef], object] | None = None,
+    on_progress: Callable[[LintProgress], None] | None = None,
 ) -> LintReport:
     """Lint a metadataset, and the split parts of datasets that it uses.
 
     Every fault of the metadataset or a dataset is a finding; only faults of the plan raise.
 
     Args:
-        plan: The plan of the lint.
+        plan: The plan of the lint. Its split parts are the splits to check; its split file and dataset file are those
+            of every dataset, and override the documents.
+        open_aux: Function that opens an auxiliary store; None skips these stores.
         on_progress: Called after each task.
 
     Raises:
@@ -68,8 +49,8 @@ def lint_metadataset(
         WorkerError: A worker process was killed.
     """
     started = time.perf_counter()
-    planned = plan_splits(plan.ref, split_parts=plan.splits)
-    lint = _MetadatasetLint(plan, on_progress)
+    planned = plan_splits(plan.ref, split_parts=plan.split_parts)
+    lint = _MetadatasetLint(plan, open_aux, on_progress)
     lint.check(planned)
     return LintReport(
         findings=tuple(lint.findings),
@@ -92,13 +73,18 @@ mix may have hundreds of small datasets."""
 class _MetadatasetLint:
     """A running lint: its findings so far."""
 
-    def __init__(self, plan: MetadatasetLintPlan, on_progress: Callable[[LintProgress], None] | None) -> None:
+    def __init__(
+        self,
+        plan: LintPlan,
+        open_aux: Callable[[DatasetRef], object] | None,
+        on_progress: Callable[[LintProgress], None] | None,
+    ) -> None:
         self.findings: dict[Finding, None] = {}  # a set: two configurations of a dataset have the same faults of shards
         self.pictures: PictureCounts = Counter()
         self.complete = True
         self.datasets = self.shards = self.samples = self.decoded_media = 0
         self.media_note: str | None = None
-        self._plan = plan
+        self._plan, self._open_aux = plan, open_aux
         self._on_progress = on_progress
         self._paths = DatasetPaths(check_urls=True)
         self._counter = LeafCounter()
@@ -115,7 +101,7 @@ class _MetadatasetLint:
             for leaf in tree.leaves():
                 self._add(self._check_leaf(leaf))
             existing = {ref.path for ref in self._used}
-            units = self._units.faults(leaf for leaf in tree.leaves() if primary_of(leaf).path in existing)
+            units = self._units.faults(leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing)
             self._add(Finding(code="W508", message=f"split {name!r}: {found}") for found in units)
         self._add(_shared_with_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
@@ -145,12 +131,11 @@ class _MetadatasetLint:
 
     def _check_leaf(self, leaf: LeafPlan) -> Iterator[Finding]:
         """Check that the datasets and stores of a leaf exist, and record the datasets to check."""
-        datasets = leaf.join.members if leaf.join is not None else (leaf,)
-        missing = [(dataset.path, self._missing(dataset)) for dataset in datasets]
+        missing = [(dataset.path, self._missing(dataset)) for dataset in leaf.datasets]
         for path, fault in missing:
             if fault is not None:
                 yield from self._once(("path", path), fault)
-        for dataset in datasets:
+        for dataset in leaf.datasets:
             yield from self._check_stores(dataset)
         if all(fault is None for _, fault in missing):
             yield from self._check_samples(leaf)
@@ -170,7 +155,15 @@ class _MetadatasetLint:
         except ConfigError as error:
             if not error.file:  # a fault of a file of the dataset is found with the dataset
                 place = leaf.place if leaf.join is not None else ""
-                about = ("samples", leaf.path, place, leaf.split_part, leaf.ref.split_config, leaf.filter, leaf.subset)
+                about = (
+                    "samples",
+                    leaf.path,
+                    place,
+                    leaf.split_part,
+                    leaf.ref.split_config,
+                    leaf.filter,
+                    leaf.request.subset,
+                )
                 path = "" if place else f"{leaf.path}: "
                 yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {path}{error.message}"))
         except EnergonError as error:
@@ -194,12 +187,12 @@ class _MetadatasetLint:
         return None
 
     def _check_stores(self, dataset: LeafPlan | JoinMember) -> Iterator[Finding]:
-        for name, ref in dataset.aux.items():
-            if self._plan.open_aux is None or ("store", ref) in self._reported:
+        for name, ref in dataset.request.aux.items():
+            if self._open_aux is None or ("store", ref) in self._reported:
                 continue
             self._reported.add(("store", ref))
             try:
-                self._plan.open_aux(ref)
+                self._open_aux(ref)
             except EnergonError as error:
                 yield Finding(code="E506", message=f"{dataset.place}.aux.{name}: {ref.path}: {_in_one_line(error)}")
 
@@ -227,13 +220,12 @@ class _MetadatasetLint:
                 *open_parent(ref.path), level=plan.level, max_findings=remaining, on_progress=progress
             )
         else:
-            dataset_plan = LintPlan(
+            dataset_plan = replace(
+                plan,
                 ref=ref,
-                level=plan.level,
                 workers=plan.workers if work.total > _MAX_WITHOUT_WORKERS.get(plan.level, 0) else 1,
                 split_parts=work.split_parts,
                 max_findings=remaining,
-                make_sample_check=plan.make_sample_check,
             )
             report = lint_dataset(dataset_plan, on_progress=progress)
         work.done = work.total
@@ -305,7 +297,7 @@ class UnitColumns:
         """
         below: dict[str, dict[DatasetRef, None]] = {}
         for leaf in leaves:
-            dataset = primary_of(leaf)
+            dataset = leaf.datasets[0]
             for unit in dict.fromkeys(step.unit for step in leaf.blends if step.unit != SAMPLES):
                 below.setdefault(unit, {})[replace(dataset.ref, split_config=None, dataset_config=None)] = None
         for unit, datasets in below.items():
@@ -320,11 +312,6 @@ class UnitColumns:
                 )
             elif lacking and (hint := nearest_hint(unit, {SAMPLES, *(name for names in columns for name in names)})):
                 yield f"weights are shares of {unit!r}, which is no column of the datasets{hint}"
-
-
-def primary_of(leaf: LeafPlan) -> LeafPlan | JoinMember:
-    """Return the dataset whose columns a leaf has: of a join, the primary one."""
-    return leaf if leaf.join is None else leaf.join.members[0]
 
 
 def _columns(ref: DatasetRef) -> tuple[str, ...] | None:

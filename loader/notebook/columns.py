@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +16,6 @@ from .leaf import Leaf
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from .opened_dataset import OpenedDataset
 
 _MAX_TEXT_BYTES = 1 << 20
 """Largest part that a table takes: one of a gigabyte of bytes would be a mistake."""
@@ -36,11 +34,11 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
     """
 
     def __init__(self, indexes: Callable[[], Indexes]) -> None:
-        self._indexes = indexes
+        self.indexes = indexes
 
     def _names(self) -> list[str]:
         """Return the columns that all datasets have."""
-        names = [leaf.first.column_names() for leaf, _ in self._indexes()]
+        names = [leaf.first.column_names() for leaf, _ in self.indexes()]
         return [name for name in names[0] if all(name in some for some in names)] if names else []
 
     def __len__(self) -> int:
@@ -68,7 +66,7 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
 
     def opened(self, name: str) -> list[tuple[Column, IntArray | None]]:
         """Return a column of each dataset, and the numbers of the samples; errors are those of ``[name]``."""
-        indexes = self._indexes()
+        indexes = self.indexes()
         if not indexes:
             raise ConfigError(f"there is no column {name!r}: the metadataset has no datasets")
         return [(_open(leaf, name), numbers) for leaf, numbers in indexes]
@@ -101,8 +99,28 @@ def _rows(numbers: IntArray) -> slice | IntArray:
     return slice(int(numbers[0]), int(numbers[-1]) + 1) if is_run else numbers
 
 
-def arrow_table(dataset: OpenedDataset, columns: Sequence[str] | None, *, parts: Sequence[str], keys: bool) -> pa.Table:
-    """Return columns, parts and keys as a table; see :meth:`.OpenedDataset.to_arrow`."""
+def arrow_table(
+    columns: Columns,
+    names: Sequence[str] | None,
+    *,
+    parts: Sequence[str],
+    keys: bool,
+    samples: Iterable[tuple[Leaf, int]],
+) -> pa.Table:
+    """Return columns, parts and keys as a table.
+
+    Args:
+        columns: The columns of the dataset.
+        names: Names of columns; None for all.
+        parts: Names of parts to add as text.
+        keys: Add the column ``key``.
+        samples: The dataset of each sample, and its number in the index or join; used for parts.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+        ConfigError: There is no such column.
+        SampleError: A part is no text, or too large.
+    """
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -110,16 +128,13 @@ def arrow_table(dataset: OpenedDataset, columns: Sequence[str] | None, *, parts:
 
     table: dict[str, Any] = {}
     if keys:
-        table["key"] = pa.array([key for leaf, some in dataset.indexes() for key in _keys(leaf, some)], pa.string())
-    for name in dataset.columns if columns is None else columns:
-        pieces = [_arrow(column, numbers) for column, numbers in dataset.columns.opened(name)]
+        table["key"] = pa.array([key for leaf, some in columns.indexes() for key in _keys(leaf, some)], pa.string())
+    for name in columns if names is None else names:
+        pieces = [_arrow(column, numbers) for column, numbers in columns.opened(name)]
         table[name] = pa.chunked_array(pieces).combine_chunks() if len(pieces) > 1 else pieces[0]
     if parts:
-        texts: dict[str, list[str | None]] = {name: [] for name in parts}
-        for number in range(len(dataset)):
-            for name, text in _texts(dataset, number, parts).items():
-                texts[name].append(text)
-        table |= {name: pa.array(some, pa.string()) for name, some in texts.items()}
+        rows = [_texts(leaf, index, parts) for leaf, index in samples]
+        table |= {name: pa.array([row[name] for row in rows], pa.string()) for name in parts}
     return pa.table(table)
 
 
@@ -140,9 +155,8 @@ def _arrow(column: Column, numbers: IntArray | None) -> pa.Array:
     return pa.array(values.astype(values.dtype.newbyteorder("=")), mask=None if known.all() else ~known)
 
 
-def _texts(dataset: OpenedDataset, number: int, names: Sequence[str]) -> dict[str, str | None]:
+def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None]:
     """Return parts of a sample as text; None for those that it lacks."""
-    leaf, index = dataset.place(number)
     parts, texts = leaf.parts(index, names), {}
     for name in names:
         data = parts.get(name)

@@ -45,7 +45,7 @@ class PartRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleLocation:
-    """Where the bytes of a sample lie.
+    """The place of a sample's bytes.
 
     Attributes:
         dataset: Path or URL of the dataset.

@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +28,7 @@ from ..format.nv_meta import TEMPORARY_INDEX
 from ..metadataset.plans.plan_leaves import plan_splits
 from ..pipeline.reading.dataset_source import DatasetSource
 from ..pipeline.reading.pick import excluded_positions, positions_in
-from ..pipeline.reading.source import Raw
+from ..pipeline.reading.source import Raw, Source
 from ..samples.decoding.decoder import SampleDecoder
 from ..storage.remote import use_storage_options
 from ..training.datasets.numbered_samples import NumberedSamples
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .columns import Columns
 
 _DECODER = SampleDecoder()
+_SHOWN = 8  # samples of a page
 
 
 def open_dataset(
@@ -91,7 +93,7 @@ def open_dataset(
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """What a request opens: the leaves, and the folder of the index of tar files that are not prepared."""
+    """The leaves of a request, and the folder of the index of tar files that are not prepared."""
 
     leaves: tuple[Leaf, ...]
     index_folder: str | None = None
@@ -200,13 +202,17 @@ class OpenedDataset(NumberedSamples[Any]):
     def _kept(self, positions: Sequence[int]) -> list[int]:
         if self._chosen is None:
             return list(positions)
-        return np.intersect1d(np.array(positions, np.int64), self._chosen).tolist()  # type: ignore[no-any-return] # ints
+        kept: list[int] = np.intersect1d(np.array(positions, np.int64), self._chosen).tolist()
+        return kept
 
     def _numbers_of(self, positions: IntArray) -> IntArray:
         """Return the numbers of positions; those that were not chosen are omitted."""
         if self._chosen is None:
             return positions
         return np.flatnonzero(np.isin(self._chosen, positions, assume_unique=True))
+
+    def _is_whole(self, source: Source) -> bool:
+        return isinstance(source, WholeDataset)
 
     def find(self, key: str) -> list[int]:
         """Return the numbers of all samples with a key, ascending; empty for an unknown key.
@@ -223,19 +229,19 @@ class OpenedDataset(NumberedSamples[Any]):
 
     def key(self, number: int) -> str:
         """Return the key of a sample, ``<shard>/<key>``, without reading it; of a row of a join, its first one's."""
-        leaf, index = self.place(number)
+        leaf, index = self._place(number)
         return leaf.first.index.full_key(int(leaf.numbers(np.array([index]))[0]))
 
     @cached_property
     def _first_positions(self) -> list[int]:
         return [0, *accumulate(leaf.source.samples for leaf in self._leaves)][:-1]
 
-    def place(self, number: int) -> tuple[Leaf, int]:
+    def _place(self, number: int) -> tuple[Leaf, int]:
         """Return the dataset of a sample, and its number in the index or join."""
         leaf, index = self._reader.picking.index_of(self._position(number))
         return self._leaves[leaf], index
 
-    def indexes(self) -> Iterator[tuple[Leaf, IntArray | None]]:
+    def _indexes(self) -> Iterator[tuple[Leaf, IntArray | None]]:
         """Yield each dataset with the numbers of its samples in the first dataset's index; None for all, in order."""
         for leaf, first in zip(self._leaves, self._first_positions, strict=True):
             source = leaf.source
@@ -311,7 +317,7 @@ class OpenedDataset(NumberedSamples[Any]):
             FormatError: The shard has changed since it was indexed, or is damaged.
             StorageError: The shard is missing or cannot be read.
         """
-        leaf, index = self.place(number)
+        leaf, index = self._place(number)
         return leaf.parts(index)
 
     def read(self, number: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
@@ -321,12 +327,12 @@ class OpenedDataset(NumberedSamples[Any]):
             MissingFileError: The sample has no such part; it is a ``KeyError``.
             Exception: As for :meth:`parts`.
         """
-        leaf, index = self.place(number)
+        leaf, index = self._place(number)
         return leaf.read(index, part, start, stop)
 
     def where_is(self, number: int) -> SampleLocation:
         """Return where the bytes of a sample lie: its shard, and the offsets and sizes of its parts."""
-        leaf, index = self.place(number)
+        leaf, index = self._place(number)
         return leaf.where_is(index)
 
     # ------------------------------------------------------------------------------------------------- the dataset
@@ -358,7 +364,7 @@ class OpenedDataset(NumberedSamples[Any]):
         """The columns by name: arrays with a value for each sample."""
         from .columns import Columns
 
-        return Columns(lambda: list(self.indexes()))
+        return Columns(lambda: list(self._indexes()))
 
     def select(
         self,
@@ -446,7 +452,8 @@ class OpenedDataset(NumberedSamples[Any]):
         """
         from .columns import arrow_table
 
-        return arrow_table(self, columns, parts=parts, keys=keys)
+        samples = (self._place(number) for number in range(len(self)))
+        return arrow_table(self.columns, columns, parts=parts, keys=keys, samples=samples)
 
     def browse(self, *, height: int = 640) -> BrowseFrame:
         """Start ``energon browse`` at a free port of this machine, and return the frame that shows it in a notebook.
@@ -467,12 +474,16 @@ class OpenedDataset(NumberedSamples[Any]):
     def _info(self) -> str:
         from .shown import info_text
 
-        return info_text(self, self._request, self._selection)
+        return info_text(self._request, len(self), self._selection)
 
     def __repr__(self) -> str:
         return self._info
 
     def _repr_html_(self) -> str:
-        from .shown import dataset_html
+        from .shown import ShownSample, dataset_html
 
-        return dataset_html(self)
+        excluded, samples = {*self.excluded[:_SHOWN].tolist()}, []
+        for number in range(min(_SHOWN, len(self))):
+            title = f"{number}   {self.key(number)}{', excluded' if number in excluded else ''}"
+            samples.append(ShownSample(title, partial(self.__getitem__, number), partial(self.parts, number)))
+        return dataset_html(self._info, samples)

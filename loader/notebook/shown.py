@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from ..errors import EnergonError, TrustError, escape_controls
 from ..format.documents.load_request import LoadRequest
@@ -13,15 +14,17 @@ from ..inspect.report import show_facts
 from ..inspect.text import plural
 from ..samples.sample_html import Page, add_sample, escaped
 
-if TYPE_CHECKING:
-    from .opened_dataset import OpenedDataset
-
 _WIDTH = 120
-_SAMPLES = 8
 
 
-def info_text(dataset: OpenedDataset, request: LoadRequest, selection: tuple[str, ...]) -> str:
-    """Return the screen of ``energon info`` for a dataset; after a selection, also what was selected."""
+def info_text(request: LoadRequest, samples: int, selection: tuple[str, ...]) -> str:
+    """Return the screen of ``energon info`` for a dataset.
+
+    Args:
+        request: The dataset.
+        samples: Number of samples of the dataset or selection.
+        selection: The criteria that selected them; empty for all samples.
+    """
     from rich.console import Console
 
     class TextConsole(Console):
@@ -38,24 +41,30 @@ def info_text(dataset: OpenedDataset, request: LoadRequest, selection: tuple[str
         facts = path_facts(request.ref, workers=usable_cores())
         show_facts(console, facts)
     except EnergonError as error:
-        stream.write(f"{escape_controls(request.path)}\n{plural(len(dataset), 'sample')}\n{error}\n")
+        stream.write(f"{escape_controls(request.path)}\n{plural(samples, 'sample')}\n{error}\n")
     lines = escape_controls(stream.getvalue(), keep="\n").rstrip("\n")
     if not selection:
         return lines
-    return f"{lines}\n\nselected: {plural(len(dataset), 'sample')} by {escape_controls(', '.join(selection))}"
+    return f"{lines}\n\nselected: {plural(samples, 'sample')} by {escape_controls(', '.join(selection))}"
 
 
-def dataset_html(dataset: OpenedDataset) -> str:
-    """Return the page of a dataset: its information, and its first samples with pictures."""
+class ShownSample(NamedTuple):
+    """A sample to show: its heading, and functions that return it and its parts."""
+
+    title: str
+    load: Callable[[], Any]
+    parts: Callable[[], Mapping[str, bytes]]
+
+
+def dataset_html(text: str, samples: Iterable[ShownSample]) -> str:
+    """Return the page of a dataset: its information, and samples with pictures."""
     page = Page()
-    page.add(f"<pre>{escaped(repr(dataset))}</pre>")
-    excluded = set(dataset.excluded[:_SAMPLES].tolist())
-    for number in range(min(_SAMPLES, len(dataset))):
-        title = f"{number}   {dataset.key(number)}{', excluded' if number in excluded else ''}"
+    page.add(f"<pre>{escaped(text)}</pre>")
+    for title, load, parts in samples:
         try:
-            add_sample(page, dataset[number], title=title)
+            add_sample(page, load(), title=title)
         except TrustError as error:
-            add_sample(page, dataset.parts(number), title=f"{title}   shown as parts: {error.message}")
+            add_sample(page, parts(), title=f"{title}   shown as parts: {error.message}")
         except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
             page.add(f"<p><b>{escaped(title)}</b></p><pre>{escaped(f'{type(error).__name__}: {error}')}</pre>")
     return page.text()

@@ -14,7 +14,7 @@ from .blend import BlendOrder
 from .blend_lanes import count_in_lanes
 from .lane_mixes import GONE, LaneMixes, Mix, rounding_words, stretch_seed
 from .source_order import SourceOrder, SourceOrders
-from .stream_order import Located, check_lane, check_range
+from .stream_order import Located, check_lane, check_range, locate_scattered
 from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
 
 
@@ -155,11 +155,7 @@ class EditedLane:
 
     def locate_at(self, place: IntArray) -> Located:
         """Return the samples at some positions of a mix that never changed, in ascending order; shape (m,)."""
-        runs = np.split(place, np.flatnonzero(np.diff(place) != 1) + 1) if len(place) else [place]
-        parts = [
-            self._mixes.parts[-1].locate(int(run[0]), int(run[-1]) + 1) if len(run) else (run, run) for run in runs
-        ]
-        source, position = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        source, position = locate_scattered(place, self._mixes.parts[-1].locate) if len(place) else (place, place)
         return source, *self._streams.locate(source, self._number, position)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from ..arrays import IntArray
-from .blend import BlendOrder
+from .blend import BLOCK, BlendOrder
 from .source_order import SourceOrder, SourceOrders
+
+_MAX_SPAN = 1 << 16  # positions that are located together, which bounds the memory
 
 Located = tuple[IntArray, IntArray, IntArray]
 """The source, the epoch and the sample number at each position, all of shape (positions,)."""
@@ -94,10 +96,23 @@ class BlendedLane:
         if self._blend is None or not len(place):
             source = np.zeros(len(place), dtype=np.int64)
             return source, *self._streams.locate(source, self._number, place)
-        runs = np.split(place, np.flatnonzero(np.diff(place) != 1) + 1)
-        blended = [self._blend.locate(int(run[0]), int(run[-1]) + 1) for run in runs]
-        source, position = (np.concatenate(parts) for parts in zip(*blended, strict=True))
+        source, position = locate_scattered(place, self._blend.locate)
         return source, *self._streams.locate(source, self._number, position)
+
+
+def locate_scattered(
+    place: IntArray, locate: Callable[[int, int], tuple[IntArray, IntArray]]
+) -> tuple[IntArray, IntArray]:
+    """Return what ``locate(start, stop)`` of a blend gives for some positions, in ascending order; at least one.
+
+    Positions of neighbouring blocks are located together, since a blend permutes whole blocks.
+    """
+    cuts = np.flatnonzero((np.diff(place) > BLOCK) | (np.diff(place // _MAX_SPAN) > 0)) + 1
+    parts = [
+        [column[run - run[0]] for column in locate(int(run[0]), int(run[-1]) + 1)] for run in np.split(place, cuts)
+    ]
+    source, position = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return source, position
 
 
 def check_range(start: int, stop: int, length: int | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -47,6 +47,15 @@ class Page:
         self._pieces.append(piece)
         return True
 
+    def add_table(self, rows: Iterable[Sequence[str]]) -> None:
+        """Add a table; each row has several forms, of which the first one that fits is taken."""
+        end = "</table>"
+        self._left -= len(end)
+        if self.add(f"<table style='{_TABLE}'>"):
+            for forms in rows:
+                any(self.add(form) for form in forms)
+            self._pieces.append(end)
+
     def text(self) -> str:
         """Return the page, which says whether something was omitted."""
         end = "<p>… the rest is omitted: a cell holds 200 KB</p>" if self.is_full else ""
@@ -68,16 +77,14 @@ def sample_html(sample: Any) -> str:
 def add_sample(page: Page, sample: Any, *, title: str) -> None:
     """Add a table with the values of a sample to a page."""
     page.add(f"<p style='margin:8px 0 2px'><b>{escaped(title)}</b></p>")
-    for name, value, text in shown_values(sample):
-        shown = f"<pre style='{_TEXT}'>{escaped(text)}</pre>"
-        row = f"<th style='{_CELL}'>{escaped(name)}</th><td style='{_CELL}'>{shown}"
-        pictures = "".join(_image_tags(value))
-        if not page.add(_row(row + pictures)):
-            page.add(_row(row))
+    page.add_table(_row_forms(name, value, text) for name, value, text in shown_values(sample))
 
 
-def _row(cells: str) -> str:
-    return f"<table style='{_TABLE}'><tr>{cells}</td></tr></table>"
+def _row_forms(name: str, value: Any, text: str) -> tuple[str, str]:
+    """Return the row of a value with its pictures, and without."""
+    begin = f"<tr><th style='{_CELL}'>{escaped(name)}</th><td style='{_CELL}'>"
+    row = f"{begin}<pre style='{_TEXT}'>{escaped(text)}</pre>"
+    return f"{row}{''.join(_image_tags(value))}</td></tr>", f"{row}</td></tr>"
 
 
 def _image_tags(value: Any) -> Iterator[str]:

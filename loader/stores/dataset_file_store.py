@@ -46,7 +46,7 @@ class DatasetFileStore(FileStore[bytes]):
         FormatError: The index is damaged.
     """
 
-    __slots__ = ("_meta_folder", "_opened", "_path")
+    __slots__ = ("_opened", "_ref")
 
     @renamed_parameters(dataset_path="path")
     def __init__(
@@ -57,21 +57,20 @@ class DatasetFileStore(FileStore[bytes]):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         use_storage_options(path, storage_options)
-        self._path = os.fspath(path)
-        self._meta_folder = None if meta_folder is None else resolve_path(meta_folder)
-        self._opened: TarDataset | None = open_shared(DatasetRef(self._path, meta_folder=self._meta_folder))
+        self._ref = DatasetRef(os.fspath(path), meta_folder=None if meta_folder is None else resolve_path(meta_folder))
+        self._opened: TarDataset | None = open_shared(self._ref)
 
-    def __getstate__(self) -> tuple[str, str | None]:
-        return self._path, self._meta_folder
+    def __getstate__(self) -> DatasetRef:
+        return self._ref
 
-    def __setstate__(self, state: tuple[str, str | None]) -> None:
-        self._path, self._meta_folder = state
+    def __setstate__(self, state: DatasetRef) -> None:
+        self._ref = state
         self._opened = None
 
     def _dataset(self) -> TarDataset:
         opened = self._opened
         if opened is None:
-            opened = self._opened = open_shared(DatasetRef(self._path, meta_folder=self._meta_folder))
+            opened = self._opened = open_shared(self._ref)
         return opened
 
     def __getitem__(self, key: str) -> tuple[bytes, SourceInfo]:
@@ -84,7 +83,7 @@ class DatasetFileStore(FileStore[bytes]):
         """
         dataset = self._dataset()
         shard, part, member = self._find(dataset.index, key)
-        return dataset.read_range(shard, part), SourceInfo(self._path, member, shard.name, (member,))
+        return dataset.read_range(shard, part), SourceInfo(self._ref.path, member, shard.name, (member,))
 
     def get_media_metadata(self, key: str) -> MediaMetadata:
         """Return the media metadata of an image, audio or video in ``index.sqlite``.
@@ -115,13 +114,13 @@ class DatasetFileStore(FileStore[bytes]):
         return shard, part, member
 
     def get_path(self) -> str:
-        return self._path
+        return self._ref.path
 
     def _not_a_name(self, key: str) -> MissingFileError:
         return MissingFileError(
             f"{key!r} does not name a part: expected key.part or shard.tar/key.part",
             key=key,
-            source=self._path,
+            source=self._ref.path,
             hint="append the part name to the key: sample['__key__'] + '.jpg'",
         )
 
@@ -138,7 +137,7 @@ class DatasetFileStore(FileStore[bytes]):
             listed = ", ".join(map(printable, parts[:20])) + (", …" if len(parts) > 20 else "")
             message = f"key {name!r} has no part {part_name!r}; it has: {listed or 'none'}"
             hint = "name one of these"
-        return MissingFileError(message, key=name, part=part_name, source=self._path, hint=hint)
+        return MissingFileError(message, key=name, part=part_name, source=self._ref.path, hint=hint)
 
     def _ambiguous(self, key: str, samples: list[int]) -> MissingFileError:
         index = self._dataset().index
@@ -148,7 +147,7 @@ class DatasetFileStore(FileStore[bytes]):
         return MissingFileError(
             f"{len(samples)} shards have {key!r}: {names[0]} and {names[1]}{more}",
             key=key,
-            source=self._path,
+            source=self._ref.path,
             hint=f"write shard.tar/key.part: {names[0]}; or make the keys unique with energon prepare --fix-duplicates",
         )
 
@@ -156,11 +155,11 @@ class DatasetFileStore(FileStore[bytes]):
         return isinstance(other, DatasetFileStore) and self.__getstate__() == other.__getstate__()
 
     def __hash__(self) -> int:
-        return hash((DatasetFileStore, self._path, self._meta_folder))
+        return hash((DatasetFileStore, self._ref))
 
     def __repr__(self) -> str:
-        meta = "" if self._meta_folder is None else f", meta_folder={self._meta_folder!r}"
-        return f"DatasetFileStore({self._path!r}{meta})"
+        meta = "" if self._ref.meta_folder is None else f", meta_folder={self._ref.meta_folder!r}"
+        return f"DatasetFileStore({self._ref.path!r}{meta})"
 
 
 _opened: WeakValueDictionary[tuple[object, ...], TarDataset] = WeakValueDictionary()

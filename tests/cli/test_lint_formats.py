@@ -13,7 +13,7 @@ import pytest
 from energon_cli.lint.formats import github_commands
 from energon_cli.main import main
 from loader.format.dataset_ref import DatasetRef
-from loader.inspect.browse import BrowseRequest, Catalogue, PageLinks
+from loader.inspect.browse import Catalogue, PageLinks
 from loader.lint import Finding, LintReport
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.run_energon import RunEnergon
@@ -88,7 +88,7 @@ def test_links_name_datasets_as_the_catalogue_does(tmp_path: Path) -> None:
     head = "__module__: megatron.energon\n__class__: MetadatasetV2\n"
     mix.write_text(f"{head}splits: {{train: {{blend: [{blend}]}}}}\n")
     links = PageLinks("http://[::1]:80/?token=t", str(mix))
-    catalogue = Catalogue(BrowseRequest(refs=[DatasetRef(str(mix))]))
+    catalogue = Catalogue([DatasetRef(str(mix))])
     for dataset in catalogue.datasets:
         page = links.url(dataset.folder.path, "s.tar", "k")
         assert page == f"http://[::1]:80/s/{dataset.name}/s.tar/k?token=t"

@@ -173,7 +173,7 @@ QUICK = (
 
 @pytest.mark.parametrize(
     ("name", "every"),
-    [*((name, 3) for name in QUICK), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ALL)],
+    [*((name, 5) for name in QUICK), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ALL)],
 )
 def test_a_run_saved_at_any_step_goes_on_exactly_on_other_ranks(name: str, every: int, data: Data) -> None:
     case, pipeline, saved_by = ALL[name], ALL[name].pipeline(data), Spread(ALL[name].saved_by)

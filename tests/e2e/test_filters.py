@@ -35,9 +35,10 @@ from loader.format.dataset_ref import DatasetRef
 from loader.inspect import PreviewRequest, open_views
 from loader.inspect.exclude import ExcludeRequest, exclude as run_exclude
 from loader.inspect.facts import path_facts
+from loader.lint.report import LintPlan
 from loader.metadataset.joins.open_join import open_join
 from loader.metadataset.leaf_samples import LeafCounter
-from loader.metadataset.lint import MetadatasetLintPlan, lint_metadataset
+from loader.metadataset.lint import lint_metadataset
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 from tests.e2e.text_dataset import exclude, write_texts
@@ -194,12 +195,12 @@ def test_facts_and_lint_name_filters(data: MixedData, tmp_path: Path) -> None:
     facts = path_facts(str(path))
     leaves = [split["tree"]["children"][0] for split in facts["splits"]]
     assert [(leaf["filter"], leaf["samples"]) for leaf in leaves] == [("third", 53), ("x", None)]
-    report = lint_metadataset(MetadatasetLintPlan(ref=DatasetRef(str(path)), level="headers"))
+    report = lint_metadataset(LintPlan(ref=DatasetRef(str(path)), level="headers"))
     found = [finding for finding in report.findings if finding.code == "E504"]
     assert len(found) == 1
     assert "there is no filter 'x'; there are: third" in found[0].message
     np.array([1], "<u8").tofile(folder / ".nv-meta/filter_third.idx")
-    report = lint_metadataset(MetadatasetLintPlan(ref=DatasetRef(str(path)), level="headers"))
+    report = lint_metadataset(LintPlan(ref=DatasetRef(str(path)), level="headers"))
     assert "E206" in {finding.code for finding in report.findings}
     with pytest.raises(FormatError, match="expected 584 bytes"):
         train(path)
@@ -224,7 +225,7 @@ def test_lint_checks_the_filter_of_a_file(data: MixedData, tmp_path: Path) -> No
     np.array([0, 4, 2, *range(6, 23, 2)], "<u8").tofile(tmp_path / "lines.jsonl.even.idx")
     path = tmp_path / "mix.yaml"
     path.write_text("{__class__: Recipe, splits: {train: {path: lines.jsonl, filter: even}}}")
-    report = lint_metadataset(MetadatasetLintPlan(ref=DatasetRef(str(path)), level="headers"))
+    report = lint_metadataset(LintPlan(ref=DatasetRef(str(path)), level="headers"))
     (found,) = [finding for finding in report.findings if finding.code == "E504"]
     assert "the filter 'even' is damaged or stale: its numbers do not ascend" in found.message
 

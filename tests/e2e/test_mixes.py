@@ -326,12 +326,13 @@ CASES: dict[str, tuple[Callable[[MixedData], Path], dict[str, Any], int | None, 
 }
 
 
+@pytest.mark.parametrize("every", [5, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", CASES)
-def test_a_mix_goes_on_exactly_where_it_stopped(name: str, data: MixedData) -> None:
+def test_a_mix_goes_on_exactly_where_it_stopped(name: str, every: int, data: MixedData) -> None:
     write, options, batches, known_ahead = CASES[name]
     build = partial(mixed_chain, write(data), **options)
     pipeline = Pipeline(build=build, batches=batches, known_ahead=known_ahead, lanes=12)
-    check_every_save(pipeline, Spread(2), every=2)
+    check_every_save(pipeline, Spread(2), every=every)
 
 
 def test_a_mix_goes_on_under_other_worker_processes(data: MixedData) -> None:

@@ -85,13 +85,16 @@ CASES: dict[str, tuple[str, type[Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize("every", [7, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_whose_weights_change_continues_exactly_on_other_ranks(scheduled: MixedData, case: str) -> None:
+def test_a_run_whose_weights_change_continues_exactly_on_other_ranks(
+    scheduled: MixedData, case: str, every: int
+) -> None:
     name, encoder, options = CASES[case]
     pipeline = Pipeline(build=partial(train, scheduled, name, encoder, **options), batches=24, lanes=4)
     began = Spread(2)  # its steps are those at which weights change
     others = [Spread(1), Spread(4), Spread(1, 2), Spread(2, 1)]
-    check_every_save(pipeline, began, others, reference=uninterrupted(pipeline, began), every=4)
+    check_every_save(pipeline, began, others, reference=uninterrupted(pipeline, began), every=every)
 
 
 def volumes_by_step(dataset: Any, batches: int) -> Iterator[tuple[int, list[int]]]:

@@ -35,6 +35,7 @@ from tests.e2e.drawing_encoders import PackingTwice, Restorable, Skipping
 from tests.e2e.drawing_pipelines import Build, Data, blend_of_samples, limited, train, val, write_data
 from tests.e2e.rank_processes import RankProcesses, rank_processes
 from tests.elastic_runs import fingerprint, through_json
+from tests.representative import every_value_once
 
 LANES = 8
 
@@ -109,8 +110,7 @@ def prints(step: Any) -> tuple[bytes | None, ...]:
 # ------------------------------------------------------------------------------------------------- the same batches
 
 
-@pytest.mark.parametrize("served", [(0, 1, 2, 3), pytest.param((3, 1), marks=pytest.mark.slow), (2,)], ids=str)
-@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize(("name", "served"), every_value_once(PIPELINES, [(0, 1, 2, 3), (3, 1), (2,)]), ids=str)
 def test_each_step_has_the_batches_of_the_loaders_of_the_served_ranks(
     name: str, served: tuple[int, ...], data: Data
 ) -> None:
@@ -180,8 +180,9 @@ def test_even_ranks_that_have_to_agree_are_refused(data: Data) -> None:
 # ------------------------------------------------------------------------------------------------- saving and restoring
 
 
-@pytest.mark.parametrize("name", ["endless", "packing", "sorted pools", "virtual epochs"])
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("name", "ranks"), every_value_once(["endless", "packing", "sorted pools", "virtual epochs"], [1, 2, 4])
+)
 def test_a_state_of_served_ranks_restores_on_other_numbers_of_plain_ranks_and_back(
     name: str, ranks: int, data: Data
 ) -> None:

@@ -136,13 +136,14 @@ CASES: dict[str, tuple[str, type[Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize("every", [7, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
-def test_a_run_continues_exactly_on_other_ranks_and_workers(data: MixedData, case: str) -> None:
+def test_a_run_continues_exactly_on_other_ranks_and_workers(data: MixedData, case: str, every: int) -> None:
     name, encoder, options = CASES[case]
     if encoder is Cooking or encoder is SizedCooking:
         options = {**options, "batch_size": 2}
     pipeline = Pipeline(build=partial(train, data, name, encoder, **options), batches=20, lanes=4)
-    check_every_save(pipeline, Spread(2), [Spread(1), Spread(4), Spread(1, 2), Spread(2, 1)], every=4)
+    check_every_save(pipeline, Spread(2), [Spread(1), Spread(4), Spread(1, 2), Spread(2, 1)], every=every)
 
 
 def numbers(dataset: Any, count: int) -> list[int]:

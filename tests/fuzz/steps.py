@@ -225,7 +225,7 @@ def stores(folder: Path) -> str:
     """Read auxiliary stores: those of a metadataset, and of a folder without metadata."""
     urls = {"photos", "plain", "lines.jsonl", "tokens.bin", "texts", "filesystem://plain"}
     for leaf in plan_leaves(folder / "mix.yaml", split_part="train", training=True):
-        urls |= {store.path for store in leaf.aux.values()}
+        urls |= {store.path for store in leaf.request.aux.values()}
     return "\n".join(message for url in sorted(urls) for message in _read_store(url, folder))
 
 

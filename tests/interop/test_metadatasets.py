@@ -66,13 +66,13 @@ def test_the_peer_plans_the_same_leaves(folder: Path, peer: Peer) -> None:
     for path, datasets in zip(paths, of_peer, strict=True):
         leaves = plan_leaves(path, split_part="train", training=True)
         for leaf, theirs in zip(leaves, datasets, strict=True):
-            start, stop = resolve_subset(leaf.subset, theirs["samples"])
+            start, stop = resolve_subset(leaf.request.subset, theirs["samples"])
             ours = {
                 "path": leaf.path,
                 "weight": pytest.approx(leaf.weight),
                 "repetitions": leaf.repetitions,
-                "subflavors": leaf.subflavors,
-                "epochs_together": leaf.epochs_together,
+                "subflavors": leaf.request.subflavors,
+                "epochs_together": leaf.request.epochs_together,
                 "range": [start, stop],
                 "samples": theirs["samples"],
             }

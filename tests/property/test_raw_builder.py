@@ -42,7 +42,8 @@ def test_both_paths_build_the_same_sample_or_raise_the_same_error(
     builder = SampleBuilder(None, meta_folder=Path(), decoder=decoder)
     builder.subflavors = own
     assert builder._is_plain
-    raw = RawSample(0, 7, "s.tar", "k", parts)
+    (name, content), *others = parts.items() or [(None, parts)]
+    raw = RawSample(0, 7, "s.tar", "k", None, parts) if others else RawSample(0, 7, "s.tar", "k", name, content)
     quick = outcome(lambda: builder.raw_builder("/ds", labels)(raw, ("read", 1)))
     builder._is_plain = False
     assert quick == outcome(lambda: builder.raw_builder("/ds", labels)(raw, ("read", 1)))

@@ -6,11 +6,11 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
-from ...errors import EnergonError, SampleError, StorageError
+from ...dataset.open_files import OpenFiles
+from ...errors import SampleError, StorageError
 from ...storage import FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
 from ...storage.remote import hide_query
 from ..rows.row import CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
@@ -38,7 +38,7 @@ class ContentReader:
         self._downloads = downloads
         self._downloaded: list[str] = []  # of the last row
         self._cells: dict[int, CellReader] = {}
-        self._files: dict[bytes, ReadableFile] = {}
+        self._files = OpenFiles(_MAX_OPEN_FILES)
         self._streams: list[Readable] = []
         self._ahead = ReadAhead(self._open)
 
@@ -88,9 +88,7 @@ class ContentReader:
     def close(self) -> None:
         """Close everything."""
         self.release()
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
+        self._files.close()
         for cells in self._cells.values():
             cells.close()
         self._cells.clear()
@@ -149,13 +147,10 @@ class ContentReader:
         return FileContents(stream, file.size_bytes)
 
     def _open(self, path: bytes) -> ReadableFile:
-        file = self._files.get(path)
+        file = self._files.find(path)
         if file is None:
-            while len(self._files) >= _MAX_OPEN_FILES:
-                with suppress(EnergonError):
-                    self._files.pop(next(iter(self._files))).close()
             storage, name = open_parent(os.fsdecode(path))
-            file = self._files[path] = storage.open(name)
+            file = self._files.add(path, storage.open(name))
         return file
 
     def _range(self, part: RangeRef) -> bytes | FileContents:

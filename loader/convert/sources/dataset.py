@@ -44,6 +44,11 @@ class DatasetSource(Source):
     keeps_splits: bool = True
     kind: str = "dataset"
 
+    @property
+    def path(self) -> str:  # type: ignore[override]  # read-only, as the fields of all sources
+        """Path of the folder or tar file."""
+        return self.ref.path
+
     def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples in the order of the index; those that have none of the parts are skipped.
 
@@ -52,7 +57,7 @@ class DatasetSource(Source):
             FormatError: A shard has changed since it was indexed, or is damaged.
             StorageError: A shard cannot be read.
         """
-        if self.ref.meta_folder is not None or is_prepared_dataset(self.ref.path):
+        if self.ref.meta_folder is not None or is_prepared_dataset(self.path):
             yield from self._prepared(listing.account)
         else:
             yield from self._unprepared(listing.account)
@@ -79,12 +84,12 @@ class DatasetSource(Source):
             yield from rows
 
     def _unprepared(self, account: Account) -> Iterator[Row]:
-        tars = find_tars(self.ref.path)
+        tars = find_tars(self.path)
         if tars.compressed:
             raise ConfigError(
                 f"{tars.compressed[0]} is compressed, so that its samples cannot be read from the middle",
-                at=self.ref.path,
-                hint=f"decompress the shards: energon prepare {self.ref.path} --decompress",
+                at=self.path,
+                hint=f"decompress the shards: energon prepare {self.path} --decompress",
             )
         seen: set[str] = set()
         for shard in tars.shards:
@@ -97,7 +102,7 @@ class DatasetSource(Source):
         self._wanted(sorted(seen))
 
     def _wanted(self, names: Sequence[str]) -> frozenset[str]:
-        return frozenset(kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.ref.path))
+        return frozenset(kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.path))
 
     def _matching(self, names: Sequence[str]) -> frozenset[str]:
         """Return the parts of one shard, of which no pattern need match."""

@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import ConfigError, StorageError
+from ..dataset_ref import DatasetRef
 from ..documents.dataset_files import read_shard_info
 from ..documents.load_request import resolve_meta_folder
 from ..documents.messages import did_you_mean
 from ..documents.next_command import command_for_folder
 from ..documents.providers import data_path, is_record_file
-from ..nv_meta import is_filter_name, open_dataset_storage
+from ..nv_meta import is_filter_name
 from ..records.record_file import open_record_path
 from .files import FilterFiles
 
@@ -98,7 +99,7 @@ def _open(
     if is_record_file(data := data_path(os.fspath(path))):
         file = open_record_path(data)
         return FilterFiles.of_file(file.storage, file.name, name), {file.name: len(file)}
-    storage = open_dataset_storage(path, resolve_meta_folder(meta_folder, path))
+    storage = DatasetRef(os.fspath(path), meta_folder=resolve_meta_folder(meta_folder, path)).storage()
     sizes = read_shard_info(storage)
     if sizes is None:
         raise StorageError(

@@ -12,9 +12,9 @@ from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, RemoteStorage, Storage
 from ..cluster.part_plan import PART_PLAN, PartPlan, divide_shards, read_part_plan, scan_folders, write_part_plan
 from ..cluster.share import Part
+from ..dataset_ref import DatasetRef
 from ..index.current import PreviousIndex
 from ..index.journal import Journal, ScanFolders, download_scans
-from ..nv_meta import open_dataset_storage
 from .inputs import unchanged_shards
 from .meta_folder import check_meta_folder
 from .plan import PreparePlan, PrepareProgress, ProgressCallback
@@ -56,7 +56,7 @@ def run_part(
         StorageError: No shards, no permission, a full disk, or a prepare that is no part runs here.
     """
     started = time.perf_counter()
-    storage = open_dataset_storage(plan.path, plan.meta_folder)
+    storage = DatasetRef(plan.path, meta_folder=plan.meta_folder).storage()
     if dry_run:
         shards = _present(storage, plan, _part_plan(storage, plan, part, write=False).shards_of(part.number))
         return _report(part, shards, scanned=0, started=started)

@@ -21,13 +21,14 @@ from ..cluster.part_plan import check_not_planned
 from ..compat.files import STAGED_SQLITE, stale_compat_files
 from ..contents.findings import Contents
 from ..contents.sampler import ContentSampler
+from ..dataset_ref import DatasetRef
 from ..index.current import prefetch_documents, stale_indexes
 from ..index.dataset_index import DatasetIndex
 from ..index.layout import Layout, layout_warnings
 from ..index.publish import STAGING, stage_files
 from ..index.sample_bytes import read_sample
 from ..media.tables import MediaReport
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML, open_dataset_storage
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .inputs import PrepareInputs, is_up_to_date, is_written, planned_files, read_inputs
 from .meta_folder import check_meta_folder
@@ -104,7 +105,7 @@ def open_prepare(
     if plan.media is not None and plan.compat is False:
         raise ConfigError("media metadata goes into index.sqlite, which compat=False excludes")
     if storage is None:
-        storage = open_dataset_storage(plan.path, plan.meta_folder)
+        storage = DatasetRef(plan.path, meta_folder=plan.meta_folder).storage()
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
     storage.list_once("")

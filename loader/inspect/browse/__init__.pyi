@@ -1,6 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
-from .catalogue import BrowseRequest as BrowseRequest, Catalogue as Catalogue, CatalogueNode as CatalogueNode
+from .catalogue import Catalogue as Catalogue, CatalogueNode as CatalogueNode
 from .dataset import (
     BrowsedDataset as BrowsedDataset,
     DatasetAddress as DatasetAddress,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...dataset.unprepared.temporary_index import index_temporarily
-from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...format.prepare.plan import ProgressCallback
@@ -18,17 +17,6 @@ from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits
 from ...metadataset.plans.plan_node import PlanNode
 from .dataset import BrowsedDataset
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrowseRequest:
-    """The datasets to browse.
-
-    Attributes:
-        refs: Datasets, single files of samples, tar shards that are not prepared, and metadatasets.
-    """
-
-    refs: Sequence[DatasetRef]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +48,7 @@ class Catalogue:
     Tar shards that are not prepared are indexed in a temporary folder, until :meth:`close`.
 
     Args:
-        request: The paths.
+        refs: Datasets, single files of samples, tar shards that are not prepared, and metadatasets.
         on_progress: Called after each shard that is indexed.
 
     Raises:
@@ -69,13 +57,13 @@ class Catalogue:
         StorageError: A dataset is missing, or a dataset of a metadataset is not prepared.
     """
 
-    def __init__(self, request: BrowseRequest, on_progress: ProgressCallback | None = None) -> None:
-        self.request = request
+    def __init__(self, refs: Sequence[DatasetRef], on_progress: ProgressCallback | None = None) -> None:
+        self.refs = refs
         self.datasets: list[BrowsedDataset] = []
         self._names = DatasetNames()
         with ExitStack() as stack:
             self._temporary, self._on_progress = stack, on_progress
-            self.trees: tuple[CatalogueNode, ...] = tuple(self._tree(ref) for ref in request.refs)
+            self.trees: tuple[CatalogueNode, ...] = tuple(self._tree(ref) for ref in refs)
             self._temporary = stack.pop_all()
 
     def dataset_of(self, path: str) -> int | None:
@@ -91,9 +79,7 @@ class Catalogue:
     def _tree(self, ref: DatasetRef) -> CatalogueNode:
         path = ref.path
         if is_metadataset(path):
-            planned = plan_splits(path)
-            if planned.faults:
-                raise ConfigError(file=planned.file, faults=planned.faults)
+            planned = plan_splits(path).checked()
             splits = (self._split(split, planned.trees[split]) for split in planned.names)
             return CatalogueNode(
                 kind="metadataset", name=os.path.basename(path.rstrip("/")), path=path, children=tuple(splits)
@@ -126,7 +112,7 @@ class Catalogue:
         )
 
     def _of_leaf(self, split: str, leaf: LeafPlan) -> Iterator[int]:
-        for member in (leaf,) if leaf.join is None else leaf.join.members:
+        for member in leaf.datasets:
             is_file = is_record_file(member.path)
             yield self._add(
                 self._names.add(member.path),

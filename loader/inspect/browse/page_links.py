@@ -8,7 +8,6 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from ...errors import ConfigError
 from ...format.documents.providers import is_metadataset
 from ...metadataset.datasets import DatasetNames
-from ...metadataset.documents.leaf_plan import LeafPlan
 from ...metadataset.plans.plan_leaves import plan_splits
 
 _UNQUOTED = "!~*'()"  # as encodeURIComponent of JavaScript
@@ -72,11 +71,6 @@ def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
     return urlunsplit((parts.scheme, parts.netloc, page, query, ""))
 
 
-def leaf_paths(leaf: LeafPlan) -> list[str]:
-    """Return the paths of the datasets that a leaf reads: of a join, those of its members."""
-    return [member.path for member in ((leaf,) if leaf.join is None else leaf.join.members)]
-
-
 def names_of(paths: Sequence[str]) -> dict[str, str]:
     """Return the datasets that a server of some paths has: path → name, the first one of a path that comes twice.
 
@@ -99,4 +93,4 @@ def _paths(path: str) -> Iterator[str]:
         return
     for split in planned.names:
         for leaf in planned.trees[split].leaves():
-            yield from leaf_paths(leaf)
+            yield from (one.path for one in leaf.datasets)

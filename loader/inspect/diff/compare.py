@@ -11,7 +11,6 @@ from ...dataset.unprepared.tar_folder import is_prepared
 from ...errors import ConfigError, StorageError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.nv_meta import open_dataset_storage
 from ...storage import EPath
 from ...training.states import differences, list_state_files
 from .report import DifferenceList, DiffReport
@@ -48,7 +47,7 @@ def kind_of_path(path: str) -> str:
         return "records"
     if path.endswith(_CHECKPOINT_SUFFIXES) and not EPath(path).is_dir():
         return "checkpoint"
-    if is_prepared(open_dataset_storage(path)):
+    if is_prepared(DatasetRef(path).storage()):
         return "dataset"
     return "checkpoint" if _has_states(path) else "dataset"
 

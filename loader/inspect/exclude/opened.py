@@ -39,7 +39,7 @@ def open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) -> 
         StorageError: A dataset is missing or not prepared.
     """
     named = named_datasets([DatasetRef.of(ref)], split_parts=split_parts)
-    return [OpenDataset(name=one.path, dataset=one, place=one, folder=dataset_at(one.ref)) for one in named]
+    return [OpenDataset(name=one.path, dataset=one, folder=dataset_at(one.ref)) for one in named]
 
 
 def check_writable(folder: Dataset) -> None:

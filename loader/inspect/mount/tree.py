@@ -48,9 +48,7 @@ def open_tree(
     ref = DatasetRef.of(ref)
     if is_metadataset(ref.path):
         names = None if split_part is None else [split_part]
-        planned = plan_splits(ref, split_parts=names)
-        if planned.faults:
-            raise ConfigError(file=planned.file, faults=planned.faults)
+        planned = plan_splits(ref, split_parts=names).checked()
         return MountedTree(_Folder({name: _of_node(node, layout) for name, node in planned.trees.items()}))
     with ExitStack() as stack:
         files = _open_files(ref, layout, split_part, stack, on_progress)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
-from ...format.documents.subset import SubsetRange
 from .weight_schedule import EntrySchedule
 
 Nonmatch = Literal["error", "skip", "none"]
@@ -52,29 +50,9 @@ class _OfRequest:
         return self.request.split_part
 
     @property
-    def subflavors(self) -> Mapping[str, Any]:
-        """Labels of the samples, of all levels; the outer one's values win."""
-        return self.request.subflavors
-
-    @property
-    def epochs_together(self) -> int | None:
-        """``shuffle_over_epochs_multiplier`` of all levels: None wins, then -1, else the product."""
-        return self.request.epochs_together
-
-    @property
     def filter(self) -> str | None:
         """Name of the filter that selects samples; None without one."""
         return self.request.filter
-
-    @property
-    def subset(self) -> tuple[SubsetRange, ...]:
-        """Subsets of all levels, the innermost first; see :func:`.resolve_subset`."""
-        return self.request.subset
-
-    @property
-    def aux(self) -> Mapping[str, DatasetRef]:
-        """Name of an auxiliary store → the dataset or folder of files, by its absolute path or URL."""
-        return self.request.aux
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,3 +131,8 @@ class LeafPlan(_OfRequest):
     join: JoinPlan | None = None
     blends: tuple[BlendStep, ...] = ()
     schedule: EntrySchedule | None = None
+
+    @property
+    def datasets(self) -> tuple[LeafPlan | JoinMember, ...]:
+        """The datasets that it reads: of a join, its members, the primary one first."""
+        return (self,) if self.join is None else self.join.members

@@ -37,11 +37,6 @@ class InheritedSettings:
     blends: tuple[BlendStep, ...] = ()
     schedule: EntrySchedule | None = None
 
-    @property
-    def split_part(self) -> str:
-        """The split part of references that name none."""
-        return self.request.split_part
-
     def within(self, spec: ReferenceSpec | JoinSpec) -> InheritedSettings:
         """Add the settings of a reference or join."""
         outer = self.request

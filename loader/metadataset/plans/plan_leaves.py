@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import inf
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from ...errors import ConfigError, Fault, StorageError
 from ...format.dataset_ref import DatasetRef
@@ -39,12 +39,15 @@ class PlannedSplits:
     trees: Mapping[str, PlanNode]
     faults: tuple[Fault, ...]
 
+    def checked(self) -> PlannedSplits:
+        """Return the splits, if the documents have no faults.
 
-class PlanKeywords(TypedDict, total=False):
-    """Settings of a :class:`LoadRequest` that override those of documents."""
-
-    subflavors: Mapping[str, Any]
-    epochs_together: int | None
+        Raises:
+            ConfigError: They have; all are listed.
+        """
+        if self.faults:
+            raise ConfigError(file=self.file, faults=self.faults)
+        return self
 
 
 def plan_leaves(
@@ -52,7 +55,7 @@ def plan_leaves(
     *,
     split_part: str,
     training: bool,
-    **choices: Unpack[PlanKeywords],
+    **choices: Any,
 ) -> tuple[LeafPlan, ...]:
     """Return the leaves of a metadataset, or the single leaf of a dataset; only metadataset files are read.
 
@@ -88,7 +91,6 @@ def plan_tree(
     training: bool = True,
     check_paths: bool = True,
     check_urls: bool = False,
-    **choices: Unpack[PlanKeywords],
 ) -> PlanNode:
     """Return a metadataset as a tree, with the share of each node in the whole.
 
@@ -98,13 +100,12 @@ def plan_tree(
         training: See :func:`plan_leaves`.
         check_paths: Treat a missing dataset as a fault.
         check_urls: Treat a missing dataset at a URL as a fault, too, which takes a request each.
-        **choices: See :func:`plan_leaves`.
 
     Raises:
         ConfigError: The documents have faults; the error lists all of them with their places.
         StorageError: The metadataset cannot be read.
     """
-    request = LoadRequest.at(ref, split_part=split_part, **choices)
+    request = LoadRequest.at(ref, split_part=split_part)
     return _plan(request, training=training, check_paths=check_paths, check_urls=check_urls)
 
 
@@ -171,7 +172,7 @@ def _node(kind: NodeKind, path: str, settings: InheritedSettings, **more: Any) -
     return PlanNode(
         kind=kind,
         path=path,
-        split_part=settings.split_part,
+        split_part=settings.request.split_part,
         weight=settings.weight,
         schedule=settings.schedule,
         repetitions=settings.repetitions,
@@ -226,7 +227,8 @@ class TreePlanner:
         self, file: str, outer: InheritedSettings, *, place: str, named_by: tuple[str, str]
     ) -> PlanNode | None:
         """Plan one split of a file; ``named_by`` is the file and place of the reference."""
-        key = (file, outer.split_part)
+        split_part = outer.request.split_part
+        key = (file, split_part)
         if key in outer.files or len(outer.files) == _MAX_LEVELS:
             is_circle = key in outer.files
             steps = outer.files[outer.files.index(key) :] if is_circle else outer.files[-3:]
@@ -243,14 +245,14 @@ class TreePlanner:
         except StorageError as error:
             self._documents.fault(*named_by, f"{error.message}: {display_path(error.path or file)}")
             return None
-        split = spec.splits.get(outer.split_part)
+        split = spec.splits.get(split_part)
         if split is None:
-            if spec.names is not None and outer.split_part not in spec.names:  # otherwise the split has faults already
+            if spec.names is not None and split_part not in spec.names:  # otherwise the split has faults already
                 more = ["…"] if len(spec.names) > _MAX_NAMED else []
                 available = ", ".join([*map(short_key, spec.names[:_MAX_NAMED]), *more]) or "none"
                 self._documents.fault(
                     *named_by,
-                    f"there is no split {short_repr(outer.split_part)} in {display_path(file)}; there are: {available}",
+                    f"there is no split {short_repr(split_part)} in {display_path(file)}; there are: {available}",
                 )
             return None
         child = self._split(file, split, replace(outer, files=(*outer.files, key)))

@@ -97,8 +97,8 @@ def _do_overlap(leaf: LeafPlan, other: LeafPlan) -> bool:
     Subsets count the samples that a filter keeps, so subsets under different filters cannot be compared.
     """
     if leaf.filter == other.filter:
-        return do_overlap(leaf.subset, other.subset)
-    return any(one.filter is None and not one.subset for one in (leaf, other))
+        return do_overlap(leaf.request.subset, other.request.subset)
+    return any(one.filter is None and not one.request.subset for one in (leaf, other))
 
 
 def _by_identity(root: PlanNode) -> dict[Hashable, list[tuple[str, LeafPlan]]]:

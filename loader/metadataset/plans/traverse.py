@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,21 +56,14 @@ def traverse_metadataset(
         found = "this is no metadataset; expected a file that ends in .yaml or .yml"
         raise ConfigError(found, file=os.fspath(path), hint="pass the path of a metadataset")
     root = plan_tree(path, split_part=split_part, training=False, check_paths=False)
-    return [_traversed(source) for leaf in root.leaves() for source in _sources(leaf)]
-
-
-def _sources(leaf: LeafPlan) -> Iterator[LeafPlan | JoinMember]:
-    if leaf.join is None:
-        yield leaf
-    else:
-        yield from leaf.join.members
+    return [_traversed(source) for leaf in root.leaves() for source in leaf.datasets]
 
 
 def _traversed(source: LeafPlan | JoinMember) -> TraversedDatasetReference:
     return TraversedDatasetReference(
         path=EPath(source.path),
         split_part=source.split_part,
-        aux={name: EPath(files_folder(store.path) or store.path) for name, store in source.aux.items()},
-        subflavors=dict(source.subflavors),
+        aux={name: EPath(files_folder(store.path) or store.path) for name, store in source.request.aux.items()},
+        subflavors=dict(source.request.subflavors),
         place=source.place,
     )

@@ -15,7 +15,7 @@ from ...samples.hooks import restores_encoder_seeds, restores_seeds
 from ..failures.policy import hook_name, stage_and_hook
 from ..measuring.recorder import register, skipped_items
 from .item_id import ItemId, integers_of, sample_index_of, samples_in
-from .lane import Lane
+from .lane import Lane, set_restore_key
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
@@ -116,7 +116,6 @@ class Hook:
             ConfigError: It returned None.
             Exception: Any error of the function.
         """
-        # This runs for every sample, and most ids are integers: the check saves a call.
         if type(item_id) is int:
             self._context.sample_index = item_id * self._lanes + self._number
         else:
@@ -173,8 +172,15 @@ class Hook:
         Raises:
             Exception: The error ends the run, or so many samples were skipped that it never would.
         """
+        # What call() does, without the call: this runs for every sample, and most ids are integers.
         try:
-            result = self.call(argument, item_id)
+            if type(item_id) is int:
+                self._context.sample_index = item_id * self._lanes + self._number
+            else:
+                self._note(item_id)
+            result = self._isolated(self._call, argument, item_id) if self._isolates else self._call(argument)
+            if result is None and not self._may_return_none:
+                raise no_result(self._function_for(argument))  # noqa: TRY301 - an error of the hook, as others are
         except SkipSample:
             self.note_skipped(item_id)
             self.skips.add(samples_in(item_id))
@@ -286,6 +292,44 @@ class Hook:
 
     def _function_for(self, argument: Any) -> Callable[..., Any]:
         return self._function if self._choose_function is None else self._choose_function(argument)
+
+
+class BatchHook(Hook):
+    """A function that joins items to micro-batches, which can be rebuilt from their ids.
+
+    Args:
+        function: The function.
+        lane: The lane.
+        upstream: Rebuilds single items.
+        path: Path and key of the stage.
+        options: The other arguments of :class:`Hook`.
+    """
+
+    __slots__ = ("_lane", "_path", "_upstream")
+
+    def __init__(self, function: Callable[..., Any], lane: Lane, upstream: Any, path: str, **options: Any) -> None:
+        super().__init__(function, lane, takes_batches=True, **options)
+        self._lane = lane
+        self._path = path
+        self._upstream = upstream
+
+    def make(self, values: list[Any], item_ids: tuple[ItemId, ...]) -> tuple[Any, ItemId]:
+        """Return the micro-batch of some items and its id; :data:`.SKIPPED` if there is none."""
+        if not values:
+            return SKIPPED, item_ids
+        batch = self.attempt(values, item_ids)
+        set_restore_key(batch, self._path, self._lane, item_ids)
+        return batch, item_ids
+
+    def load(self, item_id: ItemId) -> Any:
+        """Rebuild the micro-batch of an id; :data:`.SKIPPED` if none of its items is left."""
+        loaded = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
+        values = [value for value in loaded if value is not SKIPPED]
+        if not values:
+            return SKIPPED
+        batch = self.call(values, item_id)
+        set_restore_key(batch, self._path, self._lane, item_id)
+        return batch
 
 
 def activity_name(stage: str, function: Callable[..., Any]) -> str:

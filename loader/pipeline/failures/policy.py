@@ -249,6 +249,11 @@ class FailurePolicy:
         if first is not None:
             log_held(first.held)
 
+    def note_remainder(self, stage: str, samples: int, batch_size: int) -> None:
+        """Note the samples that ``drop_last`` of a stage drops."""
+        if samples:
+            self.remainder = f"drop_last of {stage} dropped {samples} samples, fewer than batch_size={batch_size}"
+
     def end(self) -> None:
         """Log the failures of hooks that no sample has passed, at the end of the lane."""
         for first in self._first.values():

@@ -20,8 +20,8 @@ class Sizes:
 
     Args:
         lane: The lane. It is not kept alive.
-        owner: The object that has the ids of the items as ``item_id``, unless the function's second argument is the id
-            of its result. It is not kept alive.
+        owner: The object that has the ids of the items as ``item_id``, unless the function's second argument is the
+            restore key of its result, which ends with the id. It is not kept alive.
         metrics: The metrics by unit.
         of_result: They measure the function's result; otherwise the items of the list that is its argument.
     """
@@ -39,8 +39,9 @@ class Sizes:
         lane, owner = self._lane(), self._owner()
         if lane is None or owner is None:
             return []
-        item_ids = owner.item_id if not self.of_result else arguments[1:] if len(arguments) > 1 else (owner.item_id,)
-        return [[*samples_of(lane, item_id)] for item_id in item_ids]
+        if not self.of_result:
+            return [[*samples_of(lane, item_id)] for item_id in owner.item_id]
+        return [[*samples_of(lane, arguments[1][-1] if len(arguments) > 1 else owner.item_id)]]
 
 
 def number_of(size: Any) -> float:

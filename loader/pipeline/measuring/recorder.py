@@ -52,7 +52,8 @@ def register(
         attribute: The attribute that the owner calls. It must be one of the object, not of its class: to hide a method
             by an attribute would make every later access to the object slower.
         sizes: Metrics of the items in the list that is the function's argument; ``owner.item_id`` has their ids.
-        result_sizes: Metrics of the function's result; its id is the function's second argument, or ``owner.item_id``.
+        result_sizes: Metrics of the function's result; its id ends the restore key that is the function's second
+            argument, or is ``owner.item_id``.
         noting: An attribute of the owner that is True while it must set ``item_id``.
     """
     if lane.recorder is not None:

@@ -96,7 +96,8 @@ class DatasetSource(Source):
 
     @cached_property
     def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:  # type: ignore[override] # read only
-        return self.builder.raw_builder(self.request.path, self.request.subflavors, values=self.folder.values)
+        path, labels, folder = self.request.path, self.request.subflavors, self.folder
+        return self.builder.raw_builder(path, labels, values=folder.values, are_lines=folder.holds_lines)
 
     @property
     def sample_class(self) -> type[Any]:

@@ -71,33 +71,20 @@ def _decoder_name(decoder: AnyDecoder | None) -> str:
     return str(getattr(decoder, "__qualname__", type(decoder).__qualname__))
 
 
-class _Build:
-    """Function that builds the samples of a lane."""
-
-    def __init__(self, definition: DecodeDataset, lane: Lane) -> None:
-        self._sources = definition.sources
-        self._joins = definition.joins
-        self._names_sources = definition.names_sources
-        self._lane = lane
-        self._number, self._context = lane.number, lane.context
-        self._stage = lane.path + definition.key
-
-    def sample(self, raw: Raw, item_id: ItemId) -> Any:
-        sample = self._sources[raw[0]].build(raw, (self._stage, self._number, self._context.batch_index, item_id))
-        if self._joins:  # a user's joiner may not have copied the key
-            set_restore_key(sample, self._stage, self._lane, item_id)
-        if self._names_sources and isinstance(sample, CrudeSample):
-            sample.source = raw[0]
-        return sample
-
-
 class _DecodeRunning:
     def __init__(self, definition: DecodeDataset, lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
         self._sources = definition.sources
+        self._names_sources = definition.names_sources
+        self._lane, self._number, self._context = lane, lane.number, lane.context
+        self._stage = lane.path + definition.key
         # Attributes of this object, so that they can be replaced while calls are timed.
         self._read = self._upstream.next
-        self._build = _Build(definition, lane).sample
+        self._build: Callable[[Any, tuple[Any, ...]], Any] = self._build_any
+        if definition.joins:
+            self._build = self._build_joined
+        elif len(self._sources) == 1 and not definition.names_sources:
+            self._build = self._sources[0].build
         self._failures = lane.failures
         self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
@@ -105,12 +92,25 @@ class _DecodeRunning:
         register(lane, STORAGE, self, "_read")
         register(lane, DECODE, self, "_build", result_sizes=definition.size_metrics)
 
+    def _build_any(self, raw: Raw, restore_key: tuple[Any, ...]) -> Any:
+        """Build a sample of one of several sources."""
+        sample = self._sources[raw[0]].build(raw, restore_key)
+        if self._names_sources and isinstance(sample, CrudeSample):
+            sample.source = raw[0]
+        return sample
+
+    def _build_joined(self, raw: Raw, restore_key: tuple[Any, ...]) -> Any:
+        """Build a sample where some are joined: a user's joiner may not have copied the key."""
+        sample = self._build_any(raw, restore_key)
+        set_restore_key(sample, self._stage, self._lane, restore_key[-1])
+        return sample
+
     def next(self) -> tuple[Any, ItemId]:
         raw, item_id = self._read()
         if raw is SKIPPED:
             return raw, item_id
         try:
-            sample = self._build(raw, item_id)
+            sample = self._build(raw, (self._stage, self._number, self._context.batch_index, item_id))
         except (ConfigError, TrustError):
             raise
         except SkipSample:
@@ -134,7 +134,7 @@ class _DecodeRunning:
         if raw is SKIPPED:
             return raw
         try:
-            return self._build(raw, item_id)
+            return self._build(raw, (self._stage, self._number, self._context.batch_index, item_id))
         except Exception as error:
             self._failures.note_rebuilt(error, "decode", self._failed_sample(raw))
             raise

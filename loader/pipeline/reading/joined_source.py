@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from ...samples.building.sample_builder import RawSample
 from ..contract.stage import SKIPPED
 from .dataset_source import DatasetSource
 from .fetched_ranges import FetchedRanges, FetchQueue
-from .sample_chunk import ChunkReader, SampleChunk
+from .sample_chunk import Chunk, OpenSources, SampleChunk
 from .source import RawRow, Source, SourceStores
 
 
@@ -189,15 +189,15 @@ class JoinedSource(Source):
         return f"{self.request.path}: {self.place}, {len(self.members)} datasets joined: {self.samples} samples"
 
 
-class RowReader:
-    """Read rows of joins, mixed with samples of other sources.
+class OpenJoins(OpenSources):
+    """The sources of a reader in one process, of which at least one is a join.
 
     Args:
-        sources: The datasets, of which at least one is a join.
+        sources: The datasets.
         shards: The open shards of this process.
-        sparse: As in :class:`.ChunkReader`; of a join for its members, too.
-        first_source: As in :class:`.ChunkReader`.
-        first_file: As in :class:`.ChunkReader`; there are as many numbers as sources and members.
+        sparse: As in :class:`.OpenSources`; of a join for its members, too.
+        quarantined: As in :class:`.OpenSources`.
+        first: As in :class:`.OpenSources`; there are as many file numbers as sources and members.
     """
 
     def __init__(
@@ -206,47 +206,29 @@ class RowReader:
         shards: OpenFiles,
         sparse: Collection[int] = (),
         *,
-        first_source: int = 0,
-        first_file: int = 0,
+        quarantined: Collection[tuple[int, int]] = (),
+        first: tuple[int, int] = (0, 0),
     ) -> None:
-        self._first_source = first_source
-        self._joins: dict[int, JoinedSource] = {}
-        self._first: dict[int, int] = {}  # number of a join → number of its first member
-        members: list[DatasetSource] = []
-        all_sparse = set(sparse)
-        for number, source in enumerate(sources):
-            if isinstance(source, JoinedSource):
-                first = len(sources) + len(members)
-                all_sparse.update(range(first, first + len(source.members)) if number in sparse else ())
-                self._joins[number] = source
-                self._first[number] = first
-                members.extend(source.members)
+        super().__init__(sources, shards, quarantined=quarantined, first=first)
+        self._joins = {number: source for number, source in enumerate(sources) if isinstance(source, JoinedSource)}
+        self._first_member: dict[int, int] = {}  # of each join
         # Members follow the sources. The entry of a join itself is never read.
-        self._chunks = ChunkReader(
-            (*cast("Sequence[DatasetSource]", sources), *members),
-            shards,
-            all_sparse,
-            first_source=first_source,
-            first_file=first_file,
-        )
+        all_sources, all_sparse = [*self._sources], set(sparse)
+        for number, join in self._joins.items():
+            self._first_member[number] = len(all_sources)
+            all_sources.extend(join.members)
+            if number in sparse:
+                all_sparse.update(range(self._first_member[number], len(all_sources)))
+        self._sources, self._sparse = all_sources, all_sparse
 
-    def read(
-        self,
-        positions: Sequence[int],
-        source: IntArray,
-        index: IntArray,
-        excluded: npt.NDArray[np.bool_] | None,
-        begin: Callable[[int], None],
-    ) -> Iterator[tuple[Any, int]]:
-        """Yield raw samples and rows with their positions; arguments and errors are those of :class:`.SampleChunk`."""
-        return self.chunk(source, index, excluded).read(positions, begin)
-
-    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> _RowChunk:
-        """Return a chunk of samples and rows."""
+    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> Chunk:
         rows, members, sources, indexes = self._expanded(source, index)
         is_excluded = None if excluded is None else excluded[rows]
-        samples = self._chunks.chunk(sources, indexes, is_excluded)
-        return _RowChunk(self._joins, (source, index), (rows, members), samples, first_source=self._first_source)
+        samples = SampleChunk(
+            self._sources, self._shards, sources, indexes, is_excluded, sparse=self._sparse, first=self._first_numbers
+        )
+        first_source, _ = self._first_numbers
+        return _RowChunk(self._joins, (source, index), (rows, members), samples, first_source=first_source)
 
     def _expanded(self, source: IntArray, index: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the samples to read, as columns: row, member within its join, source, number in the index."""
@@ -260,7 +242,7 @@ class RowReader:
             row, member = np.nonzero(mapped >= 0)
             rows.append(own[row])
             members.append(member)
-            sources.append(self._first[number] + member)
+            sources.append(self._first_member[number] + member)
             indexes.append(mapped[row, member])
         order = np.argsort(np.concatenate(rows), kind="stable")
         return tuple(np.concatenate(columns)[order] for columns in (rows, members, sources, indexes))  # type: ignore[return-value] # four
@@ -302,7 +284,7 @@ class _RowChunk:
         known = np.maximum(self.samples.size_bytes, 0)
         return np.bincount(self._rows, known, minlength=len(self._source)).astype(np.int64)
 
-    def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[Any, int]]:
+    def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions; :data:`SKIPPED` for excluded ones."""
         chunk = self.samples.read([positions[row] for row in self._rows.tolist()], begin)
         ends = np.searchsorted(self._rows, np.arange(len(self._source)), side="right").tolist()

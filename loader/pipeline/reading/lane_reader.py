@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,21 +26,15 @@ from ..measuring.counts import STORAGE, Counts, SourceCounter
 from ..measuring.item_sources import ReaderSources
 from ..measuring.recorder import WorkerRecorder
 from .fetched_ranges import MEMBER_BYTES
-from .read_ahead import FetchedChunk, ReadAhead
+from .read_ahead import ReadAhead
 from .read_together import LaneReaders
-from .sample_chunk import ChunkReader, SourceTable
+from .sample_chunk import Chunk, OpenSources, SourceTable
 from .shard_reads import COALESCED_BYTES
 
 _MAX_CHUNK = 1024  # samples
 _MANY_SOURCES, _MAX_CHUNK_OF_MANY = 16, 4096  # so that some samples of each are located, and read, together
 _CHUNKS_JOINED = 4  # to ranges that are fetched
 _REBUILT_TOGETHER = 256  # positions
-
-
-class _SizedChunk(FetchedChunk, Protocol):
-    @property
-    def size_bytes(self) -> IntArray:
-        """Shape (n,): the bytes of each sample; -1 if they are not one range."""
 
 
 class LaneReader:
@@ -62,7 +56,7 @@ class LaneReader:
     def __init__(self, definition: Any, order: LaneOrder, lane: Lane, state: State) -> None:
         self._order = order
         self._lane = lane
-        self.table, self._rows = definition.opened
+        self.table: OpenSources = definition.opened
         self.begin = lane.last_sample.note_positions_at(lane.path)
         self._key = definition.key
         self.position: int = state.get(self._key, 0)  # of the next sample
@@ -118,11 +112,7 @@ class LaneReader:
         known = together.take_first(path, self.position)
         if known is not None:
             self._chunks.begin_with(self.position, *known)
-        if (
-            self._ahead is None
-            and isinstance(self._rows, ChunkReader)
-            and together.join(path, self, is_sparse=is_sparse)
-        ):
+        if self._ahead is None and type(self.table) is OpenSources and together.join(path, self, is_sparse=is_sparse):
             self._together = together
             self._chunks.limit_first(together.first_samples)
 
@@ -151,7 +141,10 @@ class LaneReader:
         while True:
             try:
                 for item in self._samples:  # returns after one item
-                    self.position = item[1] + 1
+                    raw, position = item
+                    self.position = position + 1
+                    if raw is not SKIPPED:
+                        self.begin(position)
                     return item
             except BaseException:
                 self._start_again()
@@ -220,7 +213,7 @@ class LaneReader:
                 other.start()
         return ahead.next()
 
-    def _locate_chunk(self) -> tuple[_SizedChunk, range]:
+    def _locate_chunk(self) -> tuple[Chunk, range]:
         """Return the next chunk and its positions.
 
         Raises:
@@ -229,7 +222,7 @@ class LaneReader:
         positions, source, index, epoch = self._chunks.at(self.located)
         excluded = self.table.excluded(source, index)
         # If this fails, the next call finds the error again, or reads these samples.
-        chunk = self._rows.chunk(source, index, excluded)
+        chunk = self.table.chunk(source, index, excluded)
         if self._recorder is not None:
             self._counter.add_chunk(positions, source, epoch, chunk.size_bytes, excluded)
             if self._counter.is_full:
@@ -258,7 +251,8 @@ class LaneReader:
         if source[0] == GONE:
             note_lost_item(self._lane)
             return SKIPPED
-        return next(self._rows.read((position,), source, index, self.table.excluded(source, index), self.begin))[0]
+        chunk = self.table.chunk(source, index, self.table.excluded(source, index))
+        return next(chunk.read((position,), self.begin))[0]
 
 
 _FIRST_CHUNK, _GROWTH = 32, 4  # samples; each chunk is larger than the last one

@@ -21,7 +21,8 @@ from .fetched_ranges import MEMBER_BYTES
 from .joined_source import JoinedSource
 from .order_plan import SequentialPlan
 from .read import ReadDataset
-from .read_ahead import FetchedChunk, ReadAhead
+from .read_ahead import ReadAhead
+from .sample_chunk import Chunk
 from .source import Raw, Source
 
 _CHUNK = 64
@@ -78,7 +79,7 @@ class _Picking:
         counts = tuple(source.samples for source in definition.sources)
         self._starts = np.cumsum((0, *counts))[:-1].tolist()
         self._order = SequentialPass(counts, lanes=1)
-        self._table, self._rows = definition.opened
+        self._table = definition.opened
         self._shard_starts: dict[int, list[int]] = {}
         self._following: Iterator[tuple[Raw, int]] = iter(())
 
@@ -88,7 +89,7 @@ class _Picking:
 
     def read(self, positions: Sequence[int]) -> Iterator[tuple[Raw, int]]:
         """Locate some samples together, and return an iterator over them with their positions."""
-        return self._rows.read(positions, *self.locate(positions), None, _begin)
+        return self._table.chunk(*self.locate(positions), None).read(positions, _begin)
 
     def stream(self, numbers: Sequence[int], positions: Callable[[IntArray], IntArray]) -> Iterator[tuple[Raw, int]]:
         """Yield many samples with their positions; the bytes of later ones are fetched ahead.
@@ -130,6 +131,7 @@ class _Picking:
             index,
             shards.shard_names[shard],
             shards.bare_key(index),
+            None,
             shards.folder.stored_parts(file, index, shards.builder.part_filter),
         )
 
@@ -154,9 +156,9 @@ class _Picking:
         source, _, sample = self._order.locate(np.asarray(positions, dtype=np.int64))
         return source, self._table.index_numbers(source, sample)
 
-    def chunk(self, positions: IntArray) -> FetchedChunk:
+    def chunk(self, positions: IntArray) -> Chunk:
         """Locate some samples, to fetch them ahead."""
-        return self._rows.chunk(*self.locate(positions), None)
+        return self._table.chunk(*self.locate(positions), None)
 
     def load(self, item_id: ItemId) -> Any:
         position = position_of(item_id)
@@ -179,7 +181,7 @@ class _Chunks:
         self._positions = positions
         self._next = 0
 
-    def locate_next(self) -> tuple[FetchedChunk, Sequence[int]]:
+    def locate_next(self) -> tuple[Chunk, Sequence[int]]:
         """Return the next chunk, and the positions of its samples; raise ``StopIteration`` after the last one."""
         while self._next < len(self._numbers):
             some = np.asarray(self._numbers[self._next : self._next + _CHUNK], dtype=np.int64)

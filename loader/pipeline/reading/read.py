@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 from weakref import WeakValueDictionary
 
 from ...cached_property import cached_property
@@ -14,14 +14,13 @@ from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from ..item_form import FormLane, ItemForm
-from .dataset_source import DatasetSource
-from .joined_source import JoinedSource, RowReader
+from .joined_source import JoinedSource, OpenJoins
 from .lane_reader import LaneReader
 from .lane_samples import CountedReader, LaneSamples
 from .order_plan import OrderPlan, ShuffledPlan
 from .read_ahead import READ_AHEAD_BYTES, ReadAhead
-from .read_together import ReadTogether
-from .sample_chunk import ChunkReader, SourceTable
+from .read_together import LaneReaders
+from .sample_chunk import OpenSources
 from .shard_reads import ShardPool
 from .source import Raw, Source
 
@@ -68,16 +67,19 @@ class ReadDataset(SavableDataset[Raw]):
         return {name: value for name, value in self.__dict__.items() if name not in ("opened", "waiting")}
 
     @cached_property
-    def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]:
-        """The table of samples, and their reader; all lanes of a process share them."""
-        table = SourceTable(self.sources, self.quarantined)
-        first, shards = self.first_source, self.pool.shards
+    def opened(self) -> OpenSources:
+        """The sources in this process; all lanes share them."""
         joins = [source for source in self.sources if isinstance(source, JoinedSource)]
+        first, kind = self.first_source, OpenJoins if joins else OpenSources
         if joins:
-            files = self.pool.reserve(len(self.sources) + sum(len(join.members) for join in joins))
-            return table, RowReader(self.sources, shards, self.sparse, first_source=first, first_file=files)
-        sources = cast("Sequence[DatasetSource]", self.sources)
-        return table, ChunkReader(sources, shards, self.sparse, first_source=first, first_file=first)
+            first = self.pool.reserve(len(self.sources) + sum(len(join.members) for join in joins))
+        return kind(
+            self.sources,
+            self.pool.shards,
+            self.sparse,
+            quarantined=self.quarantined,
+            first=(self.first_source, first),
+        )
 
     def quarantine(self, samples: Iterable[tuple[int, int]]) -> None:
         """Pass over more samples from now on, given as in :attr:`quarantined`."""
@@ -177,7 +179,7 @@ class ReadDataset(SavableDataset[Raw]):
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
         running = LaneReader(self, order, lane, state)
-        together = ReadTogether.of(lane)
+        together: LaneReaders | None = lane.shared.get(LaneReaders) if lane.shared else None
         if together is not None:
             running.read_with(together, lane.path, is_sparse=bool(self.sparse))
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None

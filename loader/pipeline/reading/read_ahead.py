@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakMethod
 
 from ...errors import EnergonError
 from .fetched_ranges import FetchedRanges, FetchQueue, join_chunks
+from .sample_chunk import Chunk
 
 READ_AHEAD_BYTES = 64 << 20
 """Bytes that a process fetches ahead of their use; it holds twice as many, with those of ranges used in part."""
@@ -17,16 +18,6 @@ READ_AHEAD_BYTES = 64 << 20
 
 _MAX_CHUNKS_AHEAD = 64
 _FIRST_RANGE_BYTES = 128 << 10  # take little longer than single samples
-
-
-class FetchedChunk(Protocol):
-    """A chunk of samples, which are fetched from object stores."""
-
-    def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
-        """Return the ranges of its samples, not joined yet; None if there is nothing to fetch."""
-
-    def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[Any, int]]:
-        """Return an iterator over samples with their positions."""
 
 
 class ReadAhead:
@@ -40,16 +31,16 @@ class ReadAhead:
             pass.
         ahead_bytes: Bytes that the lane fetches ahead of their use.
         samples_joined: Number of samples among which neighbours are looked for: what twice these bytes hold.
-        begin: See :meth:`FetchedChunk.read`.
+        begin: See :meth:`.Chunk.read`.
     """
 
     def __init__(
         self,
-        locate_chunk: Callable[[], tuple[FetchedChunk, Sequence[int]]],
+        locate_chunk: Callable[[], tuple[Chunk, Sequence[int]]],
         *,
         ahead_bytes: int,
         samples_joined: int,
-        begin: Callable[[int], None],
+        begin: Callable[[int], Any],
     ) -> None:
         # Without a cycle, what is held is freed as soon as the lane is dropped.
         self._locate_chunk = WeakMethod(locate_chunk)
@@ -62,7 +53,7 @@ class ReadAhead:
     def clear(self) -> None:
         """Drop all chunks."""
         self._queue.clear()
-        self._chunks: deque[tuple[FetchedChunk, Sequence[int]]] = deque()  # that were located
+        self._chunks: deque[tuple[Chunk, Sequence[int]]] = deque()  # that were located
         self._ranges: deque[FetchedRanges | None] = deque()  # of those whose neighbours are not joined yet
         self._unjoined = 0  # samples of the latter
         self._is_first = True

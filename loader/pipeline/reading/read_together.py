@@ -91,12 +91,6 @@ class ReadTogether:
         """Note that the outermost blend is opened for a lane."""
         lane.shared[LaneReaders] = LaneReaders(self._places, self._sources, self._pool, lane, state)
 
-    @staticmethod
-    def of(lane: Lane) -> LaneReaders | None:
-        """Return the readers of a lane; None if they read one by one."""
-        found: LaneReaders | None = lane.shared.get(LaneReaders) if lane.shared else None
-        return found
-
 
 class LaneReaders:
     """The readers of one lane, by their paths."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, islice, pairwise, repeat
-from typing import Any, cast
+from itertools import islice, pairwise, repeat
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -87,45 +87,61 @@ class SourceTable:
         return found if found.any() else None
 
 
-class ChunkReader:
-    """Read samples of any sources, a chunk at a time.
+class OpenSources(SourceTable):
+    """The sources of a reader in one process, whose samples are read a chunk at a time.
 
     Args:
         sources: The datasets.
         shards: The open shards of this process.
         sparse: Numbers of the sources of which an epoch reads a small part.
-        first_source: Added to the numbers of the sources in raw samples.
-        first_file: Added to the numbers of the sources in file numbers.
+        quarantined: See :class:`SourceTable`.
+        first: Added to the numbers of the sources in raw samples, and in file numbers.
     """
 
     def __init__(
         self,
-        sources: Sequence[DatasetSource],
+        sources: Sequence[Source],
         shards: OpenFiles,
         sparse: Collection[int] = (),
         *,
-        first_source: int = 0,
-        first_file: int = 0,
+        quarantined: Collection[tuple[int, int]] = (),
+        first: tuple[int, int] = (0, 0),
     ) -> None:
-        self._sources = sources
+        super().__init__(sources, quarantined)
+        self._sources = cast("Sequence[DatasetSource]", sources)  # joins have a class of their own
         self._shards = shards
         self._sparse = sparse
-        self._first = (first_source, first_file)
+        self._first_numbers = first
 
-    def read(
-        self,
-        positions: Sequence[int],
-        source: IntArray,
-        index: IntArray,
-        excluded: npt.NDArray[np.bool_] | None,
-        begin: Callable[[int], None],
-    ) -> Iterator[tuple[RawSample | Any, int]]:
-        """Return an iterator over samples with their positions; see :class:`SampleChunk` for arguments and errors."""
-        return self.chunk(source, index, excluded).read(positions, begin)
+    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> Chunk:
+        """Return a chunk of samples; see :class:`SampleChunk` for the arguments."""
+        return SampleChunk(
+            self._sources, self._shards, source, index, excluded, sparse=self._sparse, first=self._first_numbers
+        )
 
-    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
-        """Return a chunk of samples."""
-        return SampleChunk(self._sources, self._shards, source, index, excluded, sparse=self._sparse, first=self._first)
+
+class Chunk(Protocol):
+    """Samples that are located together, in the order in which they are yielded."""
+
+    @property
+    def size_bytes(self) -> IntArray:
+        """Shape (n,): the bytes of each sample; -1 if they are not one range."""
+
+    def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
+        """Return the ranges of the samples that are in object stores, not joined yet; None if nothing is fetched."""
+
+    def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
+        """Return an iterator over the samples with their positions; :data:`SKIPPED` for excluded samples.
+
+        Args:
+            positions: The samples' positions in their lane.
+            begin: Called with the position of a sample before it is read, where samples are read one by one; with the
+                first position before a coalesced read.
+
+        Raises:
+            FormatError: A shard has changed since it was indexed, or ends within a part.
+            StorageError: A shard is missing or cannot be read.
+        """
 
 
 class SampleChunk:
@@ -186,23 +202,12 @@ class SampleChunk:
         """Shape (n,): the bytes of each sample; -1 if they are not one range."""
         return self._size
 
-    def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[RawSample | Any, int]]:
-        """Return an iterator over the samples with their positions; :data:`SKIPPED` for excluded samples.
-
-        Args:
-            positions: The samples' positions in their lane.
-            begin: Called with the position of a sample before it is read and processed; with the first position before
-                a coalesced read.
-
-        Raises:
-            FormatError: A shard has changed since it was indexed, or ends within a part.
-            StorageError: A shard is missing or cannot be read.
-        """
+    def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[RawSample | Any, int]]:
         return self.read_parts([(positions, begin)])[0]
 
     def read_parts(
         self,
-        parts: Sequence[tuple[Sequence[int], Callable[[int], None]]],
+        parts: Sequence[tuple[Sequence[int], Callable[[int], Any]]],
         *,
         coalesced_bytes: int = COALESCED_BYTES,
     ) -> list[Iterator[tuple[RawSample | Any, int]]]:
@@ -213,8 +218,8 @@ class SampleChunk:
             coalesced_bytes: Largest size of a chunk that is read by ranges.
         """
         contents: list[bytes] | None = None
+        first_positions, begin_first = parts[0]
         if self._excluded is None and self._fetched is None:
-            first_positions, begin_first = parts[0]
             contents = read_coalesced(
                 self._file,
                 self._start,
@@ -225,11 +230,13 @@ class SampleChunk:
             )
         columns = [iter(column) for column in self._columns()]
         if contents is not None:
-            joined = zip(chain.from_iterable(positions for positions, _ in parts), contents, *columns, strict=True)
+            # Functions in C make a raw sample when it is its turn: a chunk of them would not fit into the cache.
+            make: Any = _raw if self._found.is_one_part_each() else self._of_parts
+            rows = zip(*columns, contents, strict=True)
             if len(parts) == 1:
-                return [self._of_contents(joined, parts[0][1])]
+                return [zip(map(make, rows), first_positions, strict=True)]
             # A tuple for each sample: the samples that come next are of other parts, and each list costs a cache miss.
-            return [self._of_contents([*islice(joined, len(positions))], begin) for positions, begin in parts]
+            return [zip(map(make, [*islice(rows, len(some))]), some, strict=True) for some, _ in parts]
         # Those of object stores are being fetched.
         announced = (
             len(self) if len(self) < _MIN_ANNOUNCED or self._fetched is not None else self._announce(0, len(self))
@@ -265,19 +272,17 @@ class SampleChunk:
         sample, key, part = ([column[row] for row in place] for column in (found.sample, found.key, parts))
         return (self._source + first).tolist() if first else source, sample, shards, key, part
 
-    def _of_contents(
-        self, rows: Iterable[tuple[Any, ...]], begin: Callable[[int], None]
-    ) -> Iterator[tuple[RawSample, int]]:
-        for position, data, source, index, shard, key, part in rows:
-            begin(position)
-            parts = {part: data} if type(part) is str else self._parts(part, data)
-            yield _raw((source, index, shard, key, parts)), position
+    def _of_parts(self, row: tuple[Any, ...]) -> RawSample:
+        """Return a raw sample that may have several parts, from its columns and all bytes."""
+        source, index, shard, key, number, data = row
+        sample: RawSample = _raw((source, index, shard, key, None, self._parts(number, data)))
+        return sample
 
     def _one_by_one(
         self,
         first: int,
         positions: Sequence[int],
-        begin: Callable[[int], None],
+        begin: Callable[[int], Any],
         columns: list[list[Any]],
         announced: int,
     ) -> Iterator[tuple[RawSample | Any, int]]:
@@ -313,15 +318,18 @@ class SampleChunk:
                 begin(position)
                 if size < 0:
                     parts = self._far_apart(source - self._first_source, find(name) or self._open(name), index)
+                    yield _raw((source, index, shard, key, None, parts)), position
+                    continue
+                if fetched is not None and fetched.has(row):
+                    data = fetched.take(row, size)
                 else:
-                    if fetched is not None and fetched.has(row):
-                        data = fetched.take(row, size)
-                    else:
-                        data = (find(name) or self._open(name)).read_at(start, size)
-                    if len(data) != size:
-                        raise self._cut(name, start, size, len(data))
-                    parts = {part: data} if type(part) is str else self._parts(part, data)
-                yield _raw((source, index, shard, key, parts)), position
+                    data = (find(name) or self._open(name)).read_at(start, size)
+                if len(data) != size:
+                    raise self._cut(name, start, size, len(data))
+                if type(part) is str:
+                    yield _raw((source, index, shard, key, part, data)), position
+                else:
+                    yield _raw((source, index, shard, key, None, self._parts(part, data))), position
 
     def _parts(self, row: int, data: bytes) -> dict[str, bytes]:
         """Split the bytes of a sample into its parts."""

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
-from ..contract.batch_maker import BatchMaker, batches_of, note_remainder
-from ..contract.hook import Hook
+from ..contract.hook import BatchHook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, LaneInput, input_form
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
@@ -100,22 +99,31 @@ class BatchDataset(SavableDataset[T]):
         return _BatchRunning(self, lane, state)
 
 
+def batches_of(samples: int, batch_size: int, *, drop_last: bool) -> int:
+    """Return the number of batches of a number of samples.
+
+    >>> batches_of(10, 4, drop_last=False), batches_of(10, 4, drop_last=True)
+    (3, 2)
+    """
+    return samples // batch_size if drop_last else -(-samples // batch_size)
+
+
 class _BatchRunning:
     def __init__(self, definition: BatchDataset[Any], lane: Lane, state: State) -> None:
         stage = lane.path + definition.key
         self._upstream = LaneInput(definition.inputs[0], lane, state, stage)
-        self._lane = lane
+        self._failures = lane.failures
         self._size = definition.batch_size
-        batcher = Hook(
+        self._batcher = BatchHook(
             definition.batcher,
             lane,
+            self._upstream,
+            stage,
             failure_tolerance=definition.failure_tolerance,
-            takes_batches=True,
             stage=definition.name,
             sizes=definition.size_metrics,
         )
-        self._maker = BatchMaker(batcher, self._upstream, lane, stage)
-        self.load = self._maker.load
+        self.load = self._batcher.load
         self._drops_last = definition.drop_last
         self._name = definition.name
         self.state = self._upstream.state
@@ -134,10 +142,10 @@ class _BatchRunning:
                     lane_ended, source_next = True, self._upstream.next_of_others
                     continue
                 if not values or self._drops_last:
-                    note_remainder(self._lane, self._name, len(values), self._size)
+                    self._failures.note_remainder(self._name, len(values), self._size)
                     raise
                 break
             if value is not SKIPPED:
                 values.append(value)
                 item_ids.append(item_id)
-        return self._maker.make(values, tuple(item_ids))
+        return self._batcher.make(values, tuple(item_ids))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
-from ...samples.encoding.cooking import cook, needs_primary
+from ...samples.encoding.cooking import call_error, cook, needs_primary
 from ...samples.hooks import failure_tolerance, is_library_hook, restores_encoder_seeds, restores_seeds, stateless
 from ...samples.types import CrudeSample
 from ...stores.aux_store import PrimaryFileStore
@@ -73,9 +73,19 @@ class _Cook:
         if not isinstance(sample, CrudeSample):
             return sample
         if not self._stores or sample.source is None:
-            if self._is_default:
-                return cook(sample, self._task_encoder.cookers, {})  # the hook's default; saves a call per sample
-            return self._call(sample, {})
+            if not self._is_default:
+                return self._call(sample, {})
+            # What the hook does by default, without its calls.
+            cookers = self._task_encoder.cookers
+            if not (cookers and cookers[0].takes_all_alone):
+                return cook(sample, cookers, {})
+            try:
+                return cookers[0].cook(sample)
+            except TypeError as error:
+                explained = call_error(cookers[0], sample, {})
+                if explained is None:
+                    raise
+                raise explained from error
         stores = self._stores[sample.source]
         if self._needs_primary and stores.primary is not None:
             primary = PrimaryFileStore(stores.primary, full_key(sample))

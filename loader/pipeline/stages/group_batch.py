@@ -9,9 +9,8 @@ from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, RepeatedSampleError, SkipSample
 from ...samples.batching.collate import generic_batch
-from ..contract.batch_maker import BatchMaker
 from ..contract.buffered import BufferedItem
-from ..contract.hook import Hook
+from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId, samples_in
 from ..contract.lane import Lane, LaneInput, input_form
 from ..contract.rng import preserve_rng_state
@@ -114,16 +113,16 @@ class _GroupBatchRunning:
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size
         self._criterion = Hook(definition.sample_group_key, lane, stage="batch_group_criterion")
-        batcher = Hook(
+        self._batcher = BatchHook(
             definition.batcher,
             lane,
+            self._upstream,
+            stage,
             failure_tolerance=definition.failure_tolerance,
-            takes_batches=True,
             stage="batch",
             sizes=definition.size_metrics,
         )
-        self._maker = BatchMaker(batcher, self._upstream, lane, stage)
-        self.load = self._maker.load
+        self.load = self._batcher.load
         self._drops_last = definition.drop_last
         failures = lane.failures
         self._max_groups = inf if failures.skip_tolerance is None else max(SKIP_TOLERANCE, failures.samples)
@@ -243,7 +242,7 @@ class _GroupBatchRunning:
         made = [(sample.value(self._upstream, self._lane), sample.item_id) for sample in samples]
         item_ids = tuple(item_id for value, item_id in made if value is not SKIPPED)
         values = [value for value, _ in made if value is not SKIPPED]
-        return self._maker.make(values, item_ids)
+        return self._batcher.make(values, item_ids)
 
     def state(self) -> State:
         state = self._upstream.state()

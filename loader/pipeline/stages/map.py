@@ -7,6 +7,7 @@ from types import GeneratorType
 from typing import Any, TypeVar
 
 from ...errors import SkipSample, StateError
+from ...samples.types import Sample
 from ..contract.buffered import lost_items
 from ..contract.hook import Hook, MissingItemError, makes_several
 from ..contract.item_id import ItemId, as_item_id, integers_of, plain_item_id
@@ -86,9 +87,11 @@ class _MapRunning:
             stage=definition.name,
             result_sizes=definition.size_metrics,
         )
-        self._lane = lane
+        self._read, self._attempt = self._upstream.next, self._hook.attempt
+        self._lane, self._number, self._context = lane, lane.number, lane.context
         self._key = definition.key
         self._stage = lane.path + definition.key
+        self._sample_class: type[Any] | None = None  # of the last result, if its restore key is set as an attribute
         self._items: Iterator[Any] | None = None  # a generator that is not exhausted
         self._input: tuple[Any, ItemId] = (None, -1)  # the generator's argument and its id
         self._taken = 0  # items taken from the generator
@@ -104,15 +107,21 @@ class _MapRunning:
     def next(self) -> tuple[Any, ItemId]:
         if self._items is not None:
             return self._next_of(self._items)
-        value, item_id = self._upstream.next()
+        value, item_id = self._read()
         if value is SKIPPED:
             return value, item_id
-        result = self._hook.attempt(value, item_id)
-        if isinstance(result, GeneratorType):
+        result = self._attempt(value, item_id)
+        kind = type(result)
+        if kind is self._sample_class:  # most results: set_restore_key, without the call
+            result.__restore_key__ = self._stage, self._number, self._context.batch_index, item_id
+            return result, item_id
+        if kind is GeneratorType:
             self._items, self._input, self._taken = result, (value, item_id), 0
             self._batch = self._lane.context.batch_index
             return self._next_of(result)
         set_restore_key(result, self._stage, self._lane, item_id)
+        if isinstance(result, Sample):
+            self._sample_class = kind
         return result, item_id
 
     def _next_of(self, items: Iterator[Any]) -> tuple[Any, ItemId]:

@@ -11,15 +11,15 @@ import numpy as np
 from ...errors import ConfigError
 from ...order import mix
 from ...samples.batching.collate import generic_batch
-from ..contract.batch_maker import BatchMaker, batches_of, note_remainder
 from ..contract.buffered import BufferedItem
-from ..contract.hook import Hook
+from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, LaneInput, input_form
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 from ..item_form import FormLane, ItemForm
+from .batch import batches_of
 
 T = TypeVar("T")
 
@@ -114,9 +114,10 @@ class _SortPoolRunning:
         self._drops_last = definition.drop_last
         tolerance = definition.failure_tolerance
         self._cost = Hook(definition.key_function, lane, failure_tolerance=tolerance, stage="key")
-        batcher = Hook(definition.batcher, lane, failure_tolerance=tolerance, takes_batches=True, stage="batcher")
-        self._maker = BatchMaker(batcher, self._upstream, lane, stage)
-        self.load = self._maker.load
+        self._batcher = BatchHook(
+            definition.batcher, lane, self._upstream, stage, failure_tolerance=tolerance, stage="batcher"
+        )
+        self.load = self._batcher.load
         own = state.get(self._key, {"pools": 0, "batches": []})
         self._pools: int = own["pools"]
         self._batches = deque([BufferedItem.from_state(one) for one in batch] for batch in own["batches"])
@@ -131,7 +132,7 @@ class _SortPoolRunning:
             raise StopIteration
         items = [(item.value(self._upstream, self._lane), item.item_id) for item in self._batches.popleft()]
         item_ids = tuple(item_id for value, item_id in items if value is not SKIPPED)
-        return self._maker.make([value for value, _ in items if value is not SKIPPED], item_ids)
+        return self._batcher.make([value for value, _ in items if value is not SKIPPED], item_ids)
 
     def _pool(self) -> list[list[BufferedItem]]:
         """Return the batches of the next pool; none at the end of the lane."""
@@ -159,7 +160,7 @@ class _SortPoolRunning:
         starts = range(0, len(order), self._batch_size)
         batches = [[items[place] for place in order[start : start + self._batch_size]] for start in starts]
         if batches and len(batches[-1]) < self._batch_size and self._drops_last:
-            note_remainder(self._lane, self._name, len(batches.pop()), self._batch_size)
+            self._lane.failures.note_remainder(self._name, len(batches.pop()), self._batch_size)
         return [batches[place] for place in self._shuffled(len(batches))]
 
     def _release(self) -> list[list[BufferedItem]]:

@@ -36,6 +36,34 @@ def dataset_class_of(config: DatasetConfig, *, trust_code: bool) -> Any:
     return find_class(config.dataset_module, config.dataset_class or "", trust_code=trust_code)
 
 
+def described_by(config: DatasetConfig, *, meta_folder: os.PathLike[str], **choices: Any) -> Any:
+    """Create an object of the user's dataset class that a ``dataset.yaml`` names.
+
+    Args:
+        config: The content of the file.
+        meta_folder: The ``.nv-meta`` folder.
+        choices: The other arguments of :meth:`.DescribedDataset.described_by`.
+
+    Returns:
+        None if the class is no :class:`.DescribedDataset`, and so only has a ``__sample_type__``.
+
+    Raises:
+        TrustError: The class's module is not imported, and the caller does not trust the dataset.
+        ConfigError: The class does not exist, or its constructor fails.
+    """
+    dataset_class = dataset_class_of(config, trust_code=choices["trust_code"])
+    owner = next((base for base in getattr(dataset_class, "__mro__", ()) if "build" in vars(base)), None)
+    if owner is not None and not is_own_module(owner.__module__):
+        raise ConfigError(
+            f"{config.dataset_module}.{config.dataset_class} overrides build(), which is not called when a "
+            "dataset is loaded: the order of samples is known before any is read",
+            at=str(meta_folder),
+            hint="derive the class from DefaultDecoderWebdatasetFactory, and override load_sample or sample_filter",
+        )
+    describe = getattr(dataset_class, "described_by", None)
+    return None if describe is None else describe(config, meta_folder=meta_folder, **choices)
+
+
 def find_class(module: str, name: str, *, trust_code: bool) -> Any:
     """Return the class that a ``dataset.yaml`` names, unchecked.
 

@@ -10,14 +10,14 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ...cached_property import cached_property
 from ...errors import ConfigError
-from ...format.documents.dataset_config import SPLIT_KEYS, DatasetConfig, is_own_module
+from ...format.documents.dataset_config import SPLIT_KEYS, DatasetConfig
 from ...format.nv_meta import FOLDER
 from ...renamed_parameters import renamed_parameters
 from ...storage import EPath
 from ..decoding.decoder import AnyDecoder, SampleDecoder
-from .basic_builder import BasicSampleBuilder
-from .dataset_code import checked_sample_class, dataset_class_of
+from .dataset_code import checked_sample_class
 from .recipe import SampleRecipe, sample_class_of
+from .sample_builder import SampleBuilder
 
 T_co = TypeVar("T_co", covariant=True)
 T_dataset = TypeVar("T_dataset")
@@ -89,6 +89,34 @@ class DescribedDataset(Generic[T_co]):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "sample_builder"}
 
+    @classmethod
+    def described_by(
+        cls,
+        config: DatasetConfig,
+        *,
+        meta_folder: os.PathLike[str],
+        dataset_path: os.PathLike[str] | None = None,
+        decoder: AnyDecoder | None,
+        trust_code: bool,
+        options: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Create the object of a class that a ``dataset.yaml`` names.
+
+        Its arguments are the dataset's path and, as keywords, the other values of the file, and the caller's
+        ``options`` that the file does not set.
+
+        Raises:
+            TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
+            ConfigError: The constructor fails.
+        """
+        arguments = {**(options or {}), **arguments_of_config(config, trust_code=trust_code)}
+        dataset = instantiate(cls, dataset_path or EPath(meta_folder).parent, arguments)
+        dataset.set_meta_folder(meta_folder)
+        if isinstance(dataset.decoder, OfTheRun):
+            dataset.decoder = decoder
+        dataset.trust_code = dataset.trust_code or trust_code
+        return dataset
+
     def without_decoder(self) -> Self:
         """Return a copy whose parts are final values, as those of Parquet files."""
         other = copy(self)
@@ -121,14 +149,16 @@ class DescribedDataset(Generic[T_co]):
         )
 
     @cached_property
-    def sample_builder(self) -> BasicSampleBuilder:
+    def sample_builder(self) -> SampleBuilder:
         """Builder of samples for the default :meth:`load_sample`.
 
         Raises:
             TrustError: Code of the dataset is named, and the caller does not trust the dataset.
             ConfigError: A file or function that is named does not exist, or there is no sample class.
         """
-        return BasicSampleBuilder(self.recipe, decoder=self._decoder, trust_code=self.trust_code)
+        return SampleBuilder(
+            self.recipe, meta_folder=self.meta_folder, decoder=self._decoder, trust_code=self.trust_code
+        )
 
     @property
     def _decoder(self) -> AnyDecoder | None:
@@ -177,47 +207,6 @@ class DescribedDataset(Generic[T_co]):
                 hint="set __sample_type__ in the class to the class of its samples",
             )
         return checked_sample_class(sample_class)
-
-
-def described_dataset_of(
-    config: DatasetConfig,
-    *,
-    meta_folder: os.PathLike[str],
-    dataset_path: os.PathLike[str] | None = None,
-    decoder: AnyDecoder | None,
-    trust_code: bool,
-    options: Mapping[str, Any] | None = None,
-) -> DescribedDataset[Any] | None:
-    """Create an object of the user's dataset class that a ``dataset.yaml`` names.
-
-    Its arguments are the dataset's path and, as keywords, the other values of the file, and the caller's ``options``
-    that the file does not set.
-
-    Returns:
-        None if the class is not a :class:`DescribedDataset`, and so only has a ``__sample_type__``.
-
-    Raises:
-        TrustError: The class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: The class does not exist, or its constructor fails.
-    """
-    dataset_class = dataset_class_of(config, trust_code=trust_code)
-    owner = next((base for base in getattr(dataset_class, "__mro__", ()) if "build" in vars(base)), None)
-    if owner is not None and not is_own_module(owner.__module__):
-        raise ConfigError(
-            f"{config.dataset_module}.{config.dataset_class} overrides build(), which is not called when a "
-            "dataset is loaded: the order of samples is known before any is read",
-            at=str(meta_folder),
-            hint="derive the class from DefaultDecoderWebdatasetFactory, and override load_sample or sample_filter",
-        )
-    if not (isinstance(dataset_class, type) and issubclass(dataset_class, DescribedDataset)):
-        return None
-    arguments = {**(options or {}), **arguments_of_config(config, trust_code=trust_code)}
-    dataset = instantiate(dataset_class, dataset_path or EPath(meta_folder).parent, arguments)
-    dataset.set_meta_folder(meta_folder)
-    if isinstance(dataset.decoder, OfTheRun):
-        dataset.decoder = decoder
-    dataset.trust_code = dataset.trust_code or trust_code
-    return dataset
 
 
 def instantiate(

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, fields
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...errors import SampleError, SkipSample
+from ...cached_property import cached_property
+from ...errors import SampleError, SkipSample, StorageError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
+from ...format.documents.field_map import FieldMap, MissingPartError
 from ...format.documents.load_request import KeyFormat
-from ..decoding.decoder import AnyDecoder
+from ...format.jsonl.lines import BYTE_ORDER_MARK
+from ...storage import EPath
+from ..decoding.decoder import AnyDecoder, DecodedParts, PartDecoders, SampleDecoder, whole_sample_decoder
+from ..decoding.part_decode import QUICK_DECODERS
 from ..source_info import SourceInfo
-from .basic_builder import BasicSampleBuilder, name_sample
-from .described_dataset import DescribedDataset, described_dataset_of
+from ..trust import is_trusted
+from ..types import ConversationSample, CrudeSample, Sample
+from .dataset_code import MetaFunction, described_by
 from .recipe import SampleRecipe
+
+if TYPE_CHECKING:
+    from .described_dataset import DescribedDataset
 
 _make_source = partial(tuple.__new__, SourceInfo)  # SourceInfo(…) takes twice as long
 
@@ -27,41 +38,36 @@ class RawSample(NamedTuple):
         number: Its number in the dataset's index.
         shard: Name of its shard.
         key: Its key in the shard.
-        parts: Bytes of its parts by name, in their order in the shard.
+        part: Name of its part; None if it may have several.
+        data: Bytes of the part, or of all parts by name, in their order in the shard.
     """
 
     source: int
     number: int
     shard: str
     key: str
-    parts: dict[str, bytes]
+    part: str | None
+    data: Any
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Bytes of the parts by name."""
+        parts: dict[str, Any] = self.data if self.part is None else {self.part: self.data}
+        return parts
 
 
 def sources_of(raw: RawSample, path: str) -> tuple[SourceInfo, ...]:
     """Return where the parts of a sample were read, in the dataset at ``path``."""
-    _, index, shard, key, parts = raw
-    if len(parts) == 1:
-        (name,) = parts
-        files: tuple[str, ...] = (f"{key}.{name}",)
-    else:
-        files = tuple([f"{key}.{name}" for name in parts])
+    _, index, shard, key, part, data = raw
+    files = tuple([f"{key}.{name}" for name in data]) if part is None else (f"{key}.{part}",)
     return (_make_source((path, index, shard, files)),)
 
 
-def _with_short_key(
-    build: Callable[[RawSample, tuple[Any, ...]], Any],
-) -> Callable[[RawSample, tuple[Any, ...]], Any]:
-    """Return a builder of crude samples whose ``__key__`` has no shard."""
-
-    def build_with_short_key(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-        sample = build(raw, restore_key)
-        sample["__key__"] = raw.key
-        return sample
-
-    return build_with_short_key
+Build = Callable[[RawSample, tuple[Any, ...]], Any]
+"""Function that builds a sample from a raw sample and its restore key."""
 
 
-class SampleBuilder(BasicSampleBuilder):
+class SampleBuilder:
     """Build the samples of a dataset; picklable, so that worker processes can use it.
 
     Args:
@@ -91,76 +97,80 @@ class SampleBuilder(BasicSampleBuilder):
         options: Mapping[str, Any] | None = None,
         dataset_path: os.PathLike[str] | None = None,
     ) -> None:
-        dataset: DescribedDataset[Any] | None = None
-        if isinstance(config, SampleRecipe):
-            recipe = config
-        elif isinstance(config, DescribedDataset):
-            dataset, recipe = config, config.recipe
-        else:
-            if config is not None and config.dataset_class and not is_own_module(config.dataset_module):
-                dataset = described_dataset_of(
-                    config,
-                    meta_folder=meta_folder,
-                    dataset_path=dataset_path,
-                    decoder=decoder,
-                    trust_code=trust_code,
-                    options=options,
-                )
-            if dataset is None:
-                recipe = SampleRecipe.of_config(config, meta_folder=meta_folder, trust_code=trust_code)
-                if options:
-                    recipe = recipe.completed(
-                        sample_type if config is None else None, options, meta_folder=meta_folder, trust_code=trust_code
-                    )
-            else:
-                recipe = dataset.recipe
-        super().__init__(recipe, decoder=decoder, trust_code=trust_code)
-        self._dataset = dataset
-        self._short_keys = key_format == "key"
-        # A sample is its decoded parts.
-        self._is_plain = self._crude and self._loader is None and dataset is None and self._decode_sample is None
-
-    def raw_builder(
-        self,
-        path: str,
-        subflavors: Mapping[str, Any],
-        *,
-        values: Callable[[Mapping[str, Any], int], dict[str, Any]] | None = None,
-    ) -> Callable[[RawSample, tuple[Any, ...]], Any]:
-        """Return a function that builds a sample from a raw sample and its restore key, as :meth:`build` does.
-
-        Args:
-            path: EPath of the dataset, for ``__sources__``.
-            subflavors: Labels of all samples; they override those of ``dataset.yaml``.
-            values: Converts the stored parts of a sample, by its number; None if they are decoded as they are.
-
-        Returns:
-            A function that raises the errors of :meth:`build`.
-        """
-        if values is not None:
-            build_values, convert = self.raw_builder(path, subflavors), values
-
-            def build_record(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-                parts = {name: part for name, part in convert(raw.parts, raw.number).items() if self.part_filter(name)}
-                return build_values(raw._replace(parts=parts), restore_key)
-
-            return build_record
-        if self._is_plain:
-            plain = self._plain_builder(path, subflavors)
-            return _with_short_key(plain) if self._short_keys else plain
-        build_parts = super().build if self._dataset is None else self.build
-        short_keys = self._short_keys
-
-        def build(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-            return build_parts(
-                raw[4],
-                key=raw[3] if short_keys else f"{raw[2]}/{raw[3]}",
-                restore_key=restore_key,
-                subflavors=subflavors,
-                sources=sources_of(raw, path),
+        # A dataset class that the user wrote builds the samples; otherwise, a recipe says how.
+        self._dataset: DescribedDataset[Any] | None = None
+        if isinstance(config, DatasetConfig) and config.dataset_class and not is_own_module(config.dataset_module):
+            self._dataset = described_by(
+                config,
+                meta_folder=meta_folder,
+                dataset_path=dataset_path,
+                decoder=decoder,
+                trust_code=trust_code,
+                options=options,
             )
+        elif config is not None and not isinstance(config, DatasetConfig | SampleRecipe):
+            self._dataset = config
+        if self._dataset is not None:
+            recipe = self._dataset.recipe
+        elif isinstance(config, SampleRecipe):
+            recipe = config
+        else:
+            recipe = SampleRecipe.of_config(config, meta_folder=meta_folder, trust_code=trust_code)  # type: ignore[arg-type] # of a dataset.yaml, or None
+            if options:
+                of_caller = sample_type if config is None else None
+                recipe = recipe.completed(of_caller, options, meta_folder=meta_folder, trust_code=trust_code)
+        # What every sample needs is looked up once.
+        self._decode_sample = whole_sample_decoder(decoder)
+        self._decoder: Any = None if self._decode_sample is not None else decoder
+        self._trust_code = trust_code
+        self.subflavors = dict(recipe.subflavors)
+        """Labels of all samples."""
+        self._field_map = recipe.field_map
+        self._class = recipe.sample_class
+        self._crude = issubclass(self._class, CrudeSample)
+        self._takes_shared = issubclass(self._class, Sample)
+        self._make: Callable[..., Any] = (
+            self._class.from_fields if issubclass(self._class, ConversationSample) else self._class
+        )
+        self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
+        self._optional = frozenset() if self._crude else _optional_fields(self._class)
+        self._loader = recipe.loader
+        self._filter = recipe.part_filter
+        self._short_keys = key_format == "key"
+        # A plain sample is its decoded parts.
+        self._is_plain = self._crude and not self._loader and self._dataset is None and self._decode_sample is None
+        self.part_names: Callable[[int], Collection[str]] | None = None
+        """Returns the names of all parts of a sample of the dataset by its number, for messages."""
+        self.config_file: EPath | None = None
+        """The file with the field map, for messages."""
 
-        return build
+    def __getstate__(self) -> dict[str, Any]:
+        return {**{name: value for name, value in self.__dict__.items() if name != "decode_part"}, "part_names": None}
+
+    @cached_property
+    def decode_part(self) -> Callable[[str, bytes], Any] | None:
+        """Function that decodes a part, given its name and bytes; None keeps all parts as bytes."""
+        decoder = self._decoder
+        if type(decoder) is SampleDecoder:
+            return PartDecoders(decoder, trust_code=self._trust_code).decode
+        return None if decoder is None else partial(decoder.decode_part, trust_code=is_trusted(self._trust_code))
+
+    @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples; ``CrudeSample`` for crude datasets."""
+        return self._class
+
+    def part_filter(self, part_name: str) -> bool:
+        """Return True if parts of this name must be read."""
+        if self._filter is None:
+            return True
+        if isinstance(self._filter, frozenset):
+            return part_name in self._filter
+        return bool(self._filter(part_name))
+
+    @property
+    def _build_parts(self) -> Callable[..., Any]:
+        return self._build if self._dataset is None else self._load_sample
 
     @property
     def has_dataset_class(self) -> bool:
@@ -171,32 +181,86 @@ class SampleBuilder(BasicSampleBuilder):
         """Return the ``__key__`` of a raw sample."""
         return raw.key if self._short_keys else f"{raw.shard}/{raw.key}"
 
-    def _plain_builder(self, path: str, subflavors: Mapping[str, Any]) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+    def raw_builder(
+        self,
+        path: str,
+        subflavors: Mapping[str, Any],
+        *,
+        values: Callable[[Mapping[str, Any], int], dict[str, Any]] | None = None,
+        are_lines: bool = False,
+    ) -> Build:
+        """Return a function that builds a sample from a raw sample and its restore key, as :meth:`build` does.
+
+        Args:
+            path: EPath of the dataset, for ``__sources__``.
+            subflavors: Labels of all samples; they override those of ``dataset.yaml``.
+            values: Converts the stored parts of a sample, by its number; None if they are decoded as they are.
+            are_lines: The samples are lines of JSONL files.
+
+        Returns:
+            A function that raises the errors of :meth:`build`.
+        """
+        if self._is_plain and are_lines and self._filter is None:
+            return self._plain_builder(path, subflavors, are_lines=True)
+        build = (self._plain_builder if self._is_plain else self._general_builder)(path, subflavors)
+        if values is None:
+            return build
+        convert, wanted = values, self.part_filter
+
+        def build_record(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+            source, index, shard, key, _, _ = raw
+            parts = {name: value for name, value in convert(raw.parts, index).items() if wanted(name)}
+            return build(RawSample(source, index, shard, key, None, parts), restore_key)
+
+        return build_record
+
+    def _general_builder(self, path: str, subflavors: Mapping[str, Any]) -> Build:
+        build = self._build_parts
+        short_keys = self._short_keys
+
+        def build_general(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+            _, _, shard, key, part, data = raw
+            parts = data if part is None else {part: data}
+            full_key = key if short_keys else f"{shard}/{key}"
+            return build(parts, full_key, restore_key, subflavors, sources_of(raw, path))
+
+        return build_general
+
+    def _plain_builder(self, path: str, subflavors: Mapping[str, Any], *, are_lines: bool = False) -> Build:
         """Return a builder of plain crude samples.
 
         All look-ups are done beforehand: a crude sample may have only some hundred bytes, so fixed costs dominate.
         """
-        sample_class, decode = self._class, self.decode_part
+        sample_class, decode, short_keys = self._class, self.decode_part, self._short_keys
+        # Quick decoders are functions in C that save a call; what they refuse, decode_part takes, or explains.
+        quick = QUICK_DECODERS if type(self._decoder) is SampleDecoder else {}
         labels = {**self.subflavors, **subflavors}
 
         def build(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-            _, index, shard, key, parts = raw
-            if len(parts) == 1:  # sources_of, without the call
-                (name,) = parts
-                files: tuple[str, ...] = (f"{key}.{name}",)
-            else:
-                files = tuple([f"{key}.{name}" for name in parts])
+            _, index, shard, key, part, data = raw
+            if are_lines:  # what LineFile.values does, without the call
+                data = data.strip() if key != "0" else data.strip().removeprefix(BYTE_ORDER_MARK)
+            full_key = f"{shard}/{key}"
+            files = (f"{key}.{part}",) if part is not None else tuple([f"{key}.{name}" for name in data])
             sources = (_make_source((path, index, shard, files)),)
             sample = sample_class()
             if decode is None:
-                sample.update(parts)
+                sample.update(data if part is None else {part: data})
             else:
                 try:
-                    for name, data in parts.items():
-                        sample[name] = decode(name, data)
+                    if part is None:
+                        for name, content in data.items():
+                            sample[name] = decode(name, content)
+                    elif part in quick:
+                        try:
+                            sample[part] = quick[part](data)
+                        except Exception:  # noqa: BLE001 - decode finds it again
+                            sample[part] = decode(part, data)
+                    else:
+                        sample[part] = decode(part, data)
                 except SampleError as error:
-                    raise name_sample(error, f"{shard}/{key}", sources) from error.__cause__
-            sample["__key__"] = f"{shard}/{key}"
+                    raise name_sample(error, full_key, sources) from error.__cause__
+            sample["__key__"] = key if short_keys else full_key
             sample["__restore_key__"] = restore_key
             sample["__subflavors__"] = labels.copy()
             sample["__sources__"] = sources
@@ -216,14 +280,33 @@ class SampleBuilder(BasicSampleBuilder):
     ) -> Any:
         """Build one sample, by the dataset class's ``load_sample`` where the dataset has a class.
 
-        The arguments, the result and the errors are those of :meth:`.BasicSampleBuilder.build`.
+        Args:
+            parts: The parts' bytes by name.
+            key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
+            restore_key: Identifies the sample, so that it can be loaded again.
+            subflavors: Labels; they override those of ``dataset.yaml``.
+            sources: Where the parts were read.
+
+        Returns:
+            A sample of the dataset's type; a :class:`CrudeSample` for a crude dataset.
 
         Raises:
+            SampleError: A part does not decode, or a field is missing; the message names both sample and part.
+            TrustError: A part is a pickle, and the caller does not trust the dataset.
             SkipSample: The dataset class's ``sample_filter`` excludes the sample.
         """
-        dataset = self._dataset
-        if dataset is None:
-            return super().build(parts, key=key, restore_key=restore_key, subflavors=subflavors, sources=sources)
+        return self._build_parts(parts, key, restore_key, subflavors, sources)
+
+    def _load_sample(
+        self,
+        parts: Mapping[str, bytes],
+        key: str,
+        restore_key: tuple[Any, ...],
+        subflavors: Mapping[str, Any] | None,
+        sources: Sequence[SourceInfo],
+    ) -> Any:
+        """Build one sample by the dataset class."""
+        dataset: Any = self._dataset
         if not dataset.sample_filter(key):
             raise SkipSample
         return dataset.load_sample(
@@ -236,3 +319,155 @@ class SampleBuilder(BasicSampleBuilder):
                 "__shard__": sources[0].shard_name if sources else None,
             }
         )
+
+    def _build(
+        self,
+        parts: Mapping[str, bytes],
+        key: str,
+        restore_key: tuple[Any, ...],
+        subflavors: Mapping[str, Any] | None,
+        sources: Sequence[SourceInfo],
+    ) -> Any:
+        shared = {
+            "__key__": key,
+            "__restore_key__": restore_key,
+            "__subflavors__": {**self.subflavors, **(subflavors or {})},
+            "__sources__": tuple(sources),
+        }
+        try:
+            if self._decode_sample is not None:
+                parts = self._decode_whole(parts, shared)
+            if self._field_map is not None:
+                return self._fill(self._map(self._field_map, parts), shared)
+            decoded = self._decode(parts)
+            if self._loader is not None:
+                given = {**decoded, **shared, "__shard__": sources[0].shard_name if sources else None}
+                values = self._load(_LoaderParts(given))
+                if isinstance(values, Mapping) and "__key__" in values:
+                    shared["__key__"] = values["__key__"]
+                return self._fill(values, shared)
+            if self._crude:
+                of_shard = {"__shard__": sources[0].shard_name} if sources else {}
+                return self._class({**decoded, **shared, **of_shard})
+            return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
+        except MissingPartError as error:
+            raise name_sample(self._with_all_parts(error, parts, sources), key, sources) from error.__cause__
+        except SampleError as error:
+            raise name_sample(error, key, sources) from error.__cause__
+
+    def _with_all_parts(
+        self, error: MissingPartError, parts: Mapping[str, bytes], sources: Sequence[SourceInfo]
+    ) -> SampleError:
+        """Return the error with the names of all parts of the sample, of which only the requested ones were read."""
+        names: Collection[str] = parts
+        index = sources[0].index if sources else None
+        if self.part_names is not None and isinstance(index, int):
+            names = self.part_names(index)
+        file = None if self.config_file is None else _place_of_field(self.config_file, error.field)
+        return MissingPartError(error.field, error.accesses, names, file=file)
+
+    def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
+        decode = self.decode_part
+        decoded: Mapping[str, Any] = parts if decode is None else DecodedParts(parts, decode)
+        return field_map.apply(decoded, optional=self._optional)
+
+    def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
+        decode = self.decode_part
+        if decode is None:
+            return dict(parts)
+        return {name: decode(name, data) for name, data in parts.items()}
+
+    def _decode_whole(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> dict[str, Any]:
+        """Decode all parts by the function from a sample to a sample."""
+        decode: Any = self._decode_sample
+        sources = shared["__sources__"]
+        decoded = decode({**parts, **shared, "__shard__": sources[0].shard_name if sources else None})
+        return {name: value for name, value in decoded.items() if name not in shared and name != "__shard__"}
+
+    def _load(self, parts: _LoaderParts) -> Any:
+        if self._loader is None:
+            return parts
+        try:
+            return self._loader(parts)
+        except _NoSuchPartError as error:
+            available = ", ".join(name for name in parts if not name.startswith("__")) or "none"
+            name = self._loader.name if isinstance(self._loader, MetaFunction) else _name_of(self._loader)
+            if self.part_filter(error.part):
+                message = f"{name}() reads part {error.part!r}, which is missing; parts: {available}"
+                raise SampleError(message, part=error.part) from error
+            message = f"{name}() reads part {error.part!r}, which part_filter excludes"
+            raise SampleError(message, part=error.part, hint="include it in part_filter, or read another") from error
+
+    def _fill(self, values: Any, shared: dict[str, Any]) -> Any:
+        if isinstance(values, Sample):
+            return values  # a sample_loader may return a complete sample
+        if not isinstance(values, Mapping):
+            message = f"{self._loader} returned {type(values).__name__}"
+            raise SampleError(f"{message}; expected a dict of the fields of {self._class.__name__}")
+        if self._crude:
+            return self._class({**values, **shared})
+        given = {**values, **shared}
+        given.pop("__shard__", None)  # a sample_loader may return its argument, which has it
+        if not self._takes_shared:
+            # A plain dataclass may have a __key__, but not all shared fields of a Sample.
+            given = {name: value for name, value in given.items() if name not in shared or name in self._names}
+        try:
+            return self._make(**given)
+        except TypeError as error:
+            faults = [f"it has no field {name!r}" for name in given if name not in self._names]
+            missing = sorted(self._names - self._optional - given.keys())
+            faults += [f"field {name!r} is missing" for name in missing]
+            if not faults:
+                raise  # the class's own code
+            raise SampleError(f"cannot build a {self._class.__name__}: {', '.join(faults)}") from error
+
+
+def name_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:
+    """Return a copy of an error about a part that also names the sample and its sources."""
+    source = "; ".join(map(str, sources)) or None
+    return SampleError(f"sample {key!r}: {error.message}", key=key, part=error.part, source=source, hint=error.hint)
+
+
+def _place_of_field(file: EPath, field_name: str) -> str:
+    """Return the path of a ``dataset.yaml``, and the line of a field in its field map if it is found."""
+    try:
+        lines = file.read_bytes().decode("utf-8", "replace").splitlines()
+    except (OSError, StorageError):
+        return str(file)
+    of_field = re.compile(rf"""\s+["']?{re.escape(field_name)}["']?\s*:""")
+    of_map = re.compile(r"""\s*["']?field_map["']?\s*:""")
+    start = next((number for number, line in enumerate(lines) if of_map.match(line)), len(lines))
+    found = next((number for number in range(start + 1, len(lines)) if of_field.match(lines[number])), None)
+    return str(file) if found is None else f"{file}, line {found + 1}"
+
+
+class _NoSuchPartError(KeyError):
+    """A ``sample_loader`` reads a part that is missing; its own code sees an ordinary KeyError."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+class _LoaderParts(dict[str, Any]):
+    """The argument of a ``sample_loader``: a dict that separates missing parts from missing keys inside a part.
+
+    Parts are also found by ``key.part`` and ``shard.tar/key.part``, whatever form ``__key__`` has.
+    """
+
+    def __missing__(self, name: str) -> Any:
+        bare = self.get("__key__", "").removeprefix(f"{self.get('__shard__')}/")
+        part = str(name).removeprefix(f"{self.get('__shard__')}/").removeprefix(f"{bare}.")
+        if bare and part != name and part in self:
+            return self[part]
+        raise _NoSuchPartError(str(name))
+
+
+def _optional_fields(cls: type[Any]) -> frozenset[str]:
+    return frozenset(
+        known.name for known in fields(cls) if known.default is not MISSING or known.default_factory is not MISSING
+    )
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

@@ -177,8 +177,7 @@ def _json(data: bytes) -> Any:
         return json.loads(data)
 
 
-def _text(data: bytes) -> str:
-    return data.decode("utf-8")
+_text = partial(str, encoding="utf-8")
 
 
 def _jsonl(data: bytes) -> list[Any]:
@@ -265,6 +264,13 @@ _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     "transcript": _text,
     "txt": _text,
 }
+
+QUICK_DECODERS: Mapping[str, Callable[[bytes], Any]] = {
+    "json": _MSGSPEC_JSON,
+    "text": _text,
+    "txt": _text,
+}
+"""Functions in C for the most frequent small parts; what they refuse may still be decoded by :func:`decode_part`."""
 
 # By hand, not by webdataset: its versions load pickles and .pth files under different rules and environment variables.
 _TRUSTING_DECODERS: Mapping[str, Callable[..., Any]] = {

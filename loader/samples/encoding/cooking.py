@@ -64,6 +64,7 @@ class Cooker:
         need_cache: True if ``cook`` takes ``cache=``.
         takes_all: True if it accepts every sample.
         takes_sample_only: True if ``cook`` takes neither.
+        takes_all_alone: True if it accepts every sample, and takes nothing else.
     """
 
     if not TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Cooker:
     need_cache: bool = field(init=False, repr=False, compare=False)
     takes_all: bool = field(init=False, repr=False, compare=False)
     takes_sample_only: bool = field(init=False, repr=False, compare=False)
+    takes_all_alone: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.has_subflavors is not None and self.has_tags is not None:
@@ -91,6 +93,7 @@ class Cooker:
         object.__setattr__(self, "need_cache", needs_cache(self.cook))
         object.__setattr__(self, "takes_all", not self.has_subflavors and self.condition is None)
         object.__setattr__(self, "takes_sample_only", not (self.need_primary or self.need_cache))
+        object.__setattr__(self, "takes_all_alone", self.takes_all and self.takes_sample_only)
 
     def is_match(self, subflavors: Mapping[str, Any] | None) -> bool:
         """Return True if this cooker accepts samples with these subflavors, its ``condition`` aside.
@@ -163,10 +166,10 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
                 given = _given(one, aux)
                 return one.cook(sample, **given)
             except TypeError as error:
-                call_error = _call_error(one, sample, given)
-                if call_error is None:
+                explained = call_error(one, sample, given)
+                if explained is None:
                     raise
-                raise call_error from error
+                raise explained from error
     raise _no_cooker(sample, cookers)
 
 
@@ -186,7 +189,7 @@ def _given(one: Cooker, aux: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _call_error(one: Cooker, sample: Mapping[str, Any], given: Mapping[str, Any]) -> ConfigError | None:
+def call_error(one: Cooker, sample: Mapping[str, Any], given: Mapping[str, Any]) -> ConfigError | None:
     """Return the error of arguments that do not match a cooker's signature; None if they match."""
     try:
         signature(one.cook).bind(sample, **given)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
+from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ...arrays import IntArray
@@ -31,7 +32,7 @@ def _collate(batch: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
 default_collate_fn_map.update({Sample: _collate, CrudeSample: _collate})
 
 
-class NumberedSamples(ABC, Generic[T_co]):
+class NumberedSamples(Dataset[T_co], ABC):
     """A sequence of samples over consecutive sources; each process opens the files that it reads.
 
     Samples have positions, which count all samples of the sources. Numbers count those of the sequence.
@@ -119,11 +120,20 @@ class NumberedSamples(ABC, Generic[T_co]):
     def _positions_of(self, key: str) -> list[int]:
         """Return the positions of all samples that have a key, ascending; of a row of a join, the first member's."""
         first = 0
-        positions: set[int] = set()
+        positions: list[int] = []
         for source in self._reader.sources:
-            positions.update(first + position for position in positions_of_key(source, key))
+            numbers = source.find(key)
+            if numbers and self._is_whole(source):
+                positions += [first + number for number in numbers]
+            elif numbers:
+                pieces = positions_in(source, np.array(numbers, np.int64))
+                positions += [first + position for some in pieces for position in some.tolist()]
             first += source.samples
         return sorted(positions)
+
+    def _is_whole(self, source: Source) -> bool:  # noqa: ARG002 - for those that know
+        """Return True if the positions in a source are the numbers in its index."""
+        return False
 
     @abstractmethod
     def _kept(self, positions: Sequence[int]) -> list[int]:
@@ -144,9 +154,3 @@ class NumberedSamples(ABC, Generic[T_co]):
     def _guess(self, key: str) -> str:  # noqa: ARG002 - for those that guess
         """Return the end of the message about an unknown key."""
         return ""
-
-
-def positions_of_key(source: Source, key: str) -> list[int]:
-    """Return the positions in a source of the samples that have a key."""
-    numbers = np.array(source.find(key), np.int64)
-    return [position for part in positions_in(source, numbers) for position in part.tolist()]

@@ -9,7 +9,6 @@ from threading import get_ident
 from typing import Any, Literal
 
 import numpy as np
-from torch.utils.data import Dataset
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
@@ -35,7 +34,7 @@ _OPENED = ("_lane", "_opened", "_replacements")  # dropped when pickled
 Excluded = Literal["leave_out", "replace"]
 
 
-class RandomAccessDataset(NumberedSamples[T_co], Dataset[T_co]):
+class RandomAccessDataset(NumberedSamples[T_co]):
     """Samples by number, as :func:`random_access` returns them.
 
     ``dataset[i]`` is the i-th sample, ``dataset[-1]`` the last one, ``dataset[2:5]`` a list of three,

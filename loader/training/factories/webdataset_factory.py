@@ -18,7 +18,7 @@ from ...format.documents.brace_patterns import expand_pattern
 from ...format.documents.load_request import LoadRequest, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
 from ...format.media.kind import MediaFilter
-from ...format.nv_meta import SPLIT_YAML, open_dataset_storage
+from ...format.nv_meta import SPLIT_YAML
 from ...format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.prepare.shards import find_shards
@@ -415,7 +415,8 @@ def prepare_dataset(
         WorkerError: A scanning process or a task was killed.
     """
     use_storage_options(parent_path, storage_options)
-    storage = open_dataset_storage(parent_path, meta_folder)
+    meta_folder = None if meta_folder is None else os.fspath(meta_folder)
+    storage = DatasetRef(os.fspath(parent_path), meta_folder=meta_folder).storage()
     present = [shard.name for shard in find_shards(storage).shards]
     wanted = frozenset(present) if paths is None else _wanted(storage, paths, present)
     split = None if tar_index_only else _split_request(split_parts_ratio, split_parts_patterns, shuffle_seed)
@@ -432,7 +433,7 @@ def prepare_dataset(
         files=files,
         media=media_filter,
         fix_duplicates=fix_duplicates,
-        meta_folder=None if meta_folder is None else os.fspath(meta_folder),
+        meta_folder=meta_folder,
     )
     if progress and progress_fn is None:
         progress_fn = progress_bar

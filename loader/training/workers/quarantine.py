@@ -32,7 +32,7 @@ def find_recorded(host: LaneHost, recorded: RecordedSample) -> QuarantinedSample
     reader, lane = found
     order = reader.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
     numbers, _, sample = order.locate(recorded.position, recorded.position + 1)
-    number = int(reader.opened[0].index_numbers(numbers, sample)[0])
+    number = int(reader.opened.index_numbers(numbers, sample)[0])
     source = reader.sources[int(numbers[0])]
     identity = source.identity()
     return QuarantinedSample(

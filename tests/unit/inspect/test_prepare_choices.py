@@ -73,7 +73,7 @@ def test_the_lines_of_a_folder_propose_a_field_map(tmp_path: Path) -> None:
     assert warning.startswith("field 'text' (json[text]) is missing in 1 of ")
     assert warning.endswith(" json parts inspected, first a.jsonl/0")
     wrong = DatasetYaml(spec=chosen.spec, field_map={"text": "text"})
-    assert field_map_warnings(wrong, folder.contents, meta_folder=folder.meta_folder) == [
+    assert field_map_warnings(wrong, folder) == [
         "field 'text' comes from 'text', but the 601 samples have only json; did you mean 'json[text]'?"
     ]
 
@@ -87,7 +87,7 @@ def test_the_rows_of_a_folder_check_a_field_map(tmp_path: Path) -> None:
     right, wrong, missing = (DatasetYaml(spec=text, field_map={"text": name}) for name in ("text", "id", "texxt"))
     assert view_first_sample(folder, right).fault is None
     assert "expected text, found int" in str(view_first_sample(folder, wrong).fault)
-    [warning] = field_map_warnings(missing, folder.contents, meta_folder=folder.meta_folder)
+    [warning] = field_map_warnings(missing, folder)
     assert warning.endswith("have only id, text, image, turns; did you mean 'text'?")
 
 
@@ -97,7 +97,7 @@ def test_marks_of_images_are_no_fault_of_a_chat_about_a_video(tmp_path: Path) ->
     write_tar(tmp_path / "a.tar", [("0.mp4", encode(frames=5)), ("0.json", chat)])
     folder = inspect_folder(str(tmp_path))
     chosen = DatasetYaml(spec=SAMPLE_TYPES["ConversationSample"], field_map={"turns": "json", "videos": "mp4"})
-    assert field_map_warnings(chosen, folder.contents, meta_folder=folder.meta_folder) == []
+    assert field_map_warnings(chosen, folder) == []
 
 
 def test_every_open_choice_has_a_proposal(tmp_path: Path) -> None:
@@ -175,8 +175,8 @@ def test_a_field_map_is_tried_on_the_first_sample(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
     right = DatasetYaml(spec=CAPTIONING, field_map={"image": "jpg", "caption": "txt"})
     wrong = DatasetYaml(spec=CAPTIONING, field_map={"image": "jpeg", "caption": "txt"})
-    assert field_map_warnings(right, folder.contents, meta_folder=folder.meta_folder) == []
-    [warning] = field_map_warnings(wrong, folder.contents, meta_folder=folder.meta_folder)
+    assert field_map_warnings(right, folder) == []
+    [warning] = field_map_warnings(wrong, folder)
     assert "field 'image' comes from 'jpeg'" in warning
     assert "did you mean 'jpg'?" in warning
     view = view_first_sample(folder, right)

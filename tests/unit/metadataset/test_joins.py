@@ -25,7 +25,11 @@ def test_a_join_is_one_leaf_of_the_file_that_holds_it(files: MetadatasetFiles) -
     }
     leaf, _ = files.plan_train({"blend": [{**join, "weight": 3}, {"path": "c"}]})
     assert (leaf.path, leaf.place) == (str(files.folder / "mix.yaml"), "splits.train.blend[0]")
-    assert (leaf.weight, leaf.epochs_together, leaf.subset) == (0.75, 2, (SampleRange(start=0, stop=10),))
+    assert (leaf.weight, leaf.request.epochs_together, leaf.request.subset) == (
+        0.75,
+        2,
+        (SampleRange(start=0, stop=10),),
+    )
     assert leaf.join == JoinPlan(
         file=str(files.folder / "mix.yaml"),
         place="splits.train.blend[0]",
@@ -67,9 +71,12 @@ def test_a_nested_join_names_its_own_file_and_outer_levels_reach_its_members(fil
     assert leaf.join is not None
     assert leaf.join.file == str(files.folder / "mixes/inner.yaml")
     assert (leaf.place, leaf.join.place) == ("mixes/inner.yaml: splits.train", "splits.train")
-    assert leaf.subflavors == {"k": "outer", "j": 2}
+    assert leaf.request.subflavors == {"k": "outer", "j": 2}
     first, second = leaf.join.members
-    assert (first.subflavors, second.subflavors) == ({"k": "outer", "j": 2, "m": 1}, {"k": "outer", "j": 2})
+    assert (first.request.subflavors, second.request.subflavors) == (
+        {"k": "outer", "j": 2, "m": 1},
+        {"k": "outer", "j": 2},
+    )
     assert [member.ref.split_config for member in leaf.join.members] == ["s.yaml"] * 2
     assert [member.ref.dataset_config for member in leaf.join.members] == ["d.yaml", None]
 

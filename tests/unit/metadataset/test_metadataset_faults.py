@@ -349,7 +349,7 @@ def test_the_first_version_is_a_blend_by_weights(files: MetadatasetFiles) -> Non
     entries = [{"path": "inner.yaml", "weight": 3, "split_part": "train"}, {"path": "b", "subflavors": {"y": 1}}]
     files.write("mix.yaml", {"train": {"datasets": entries}}, version="Metadataset")
     leaves = files.plan()
-    assert [(leaf.place, leaf.weight, leaf.subflavors) for leaf in leaves] == [
+    assert [(leaf.place, leaf.weight, leaf.request.subflavors) for leaf in leaves] == [
         ("inner.yaml: splits.train.datasets[0]", 0.75, {"__subflavor__": "x"}),
         ("splits.train.datasets[1]", 0.25, {"y": 1}),
     ]

@@ -26,11 +26,11 @@ def test_tags_are_subflavors_at_every_level(files: MetadatasetFiles) -> None:
     join = {"join": [{"path": "a", "tags": {"z": 3}}, {"path": "b"}], "tags": {"x": 2}}
     join["joiner"] = {"__module__": "m", "__class__": "C"}
     leaves = files.plan_train({"blend": [{"path": "inner.yaml", "tags": {"x": 5}}, join]})
-    assert [dict(leaf.subflavors) for leaf in leaves] == [{"x": 5, "y": 1}, {"x": 2}]
+    assert [dict(leaf.request.subflavors) for leaf in leaves] == [{"x": 5, "y": 1}, {"x": 2}]
     assert leaves[1].join is not None
-    assert dict(leaves[1].join.members[0].subflavors) == {"x": 2, "z": 3}
+    assert dict(leaves[1].join.members[0].request.subflavors) == {"x": 2, "z": 3}
     files.write("mix.yaml", {"train": {"datasets": [{"path": "a", "tags": {"x": 1}}]}}, version="Metadataset")
-    assert dict(files.plan()[0].subflavors) == {"x": 1}
+    assert dict(files.plan()[0].request.subflavors) == {"x": 1}
 
 
 def test_tags_and_subflavors_at_once_are_a_fault(files: MetadatasetFiles) -> None:
@@ -48,7 +48,7 @@ def test_environment_variables_are_replaced_in_paths(files: MetadatasetFiles, mo
     blend = [{"path": "${DATA_FOLDER}/a", "aux": aux}, {"path": "${NO_FOLDER:./b}"}, {"path": "${NO_FOLDER:}c"}]
     leaves = files.plan_train({"blend": blend})
     assert [files.name(leaf) for leaf in leaves] == ["a", "b", "c"]
-    assert {name: store.path for name, store in leaves[0].aux.items()} == {
+    assert {name: store.path for name, store in leaves[0].request.aux.items()} == {
         "one": str(files.folder / "b"),
         "two": f"filesystem://{files.folder / 'c'}",
         "three": str(files.folder / "b"),
@@ -76,7 +76,7 @@ def test_multipliers_of_all_nodes_combine(
     key = "shuffle_over_epochs_multiplier"
     files.write("inner.yaml", {"train": {"blend": [{"path": "a", key: leaf}], key: node}})
     (found,) = files.plan_train({"blend_epochized": [{"path": "inner.yaml"}], key: outer}, training=False)
-    assert found.epochs_together == expected
+    assert found.request.epochs_together == expected
 
 
 def test_other_keys_of_version_one_are_ignored_with_a_warning(files: MetadatasetFiles) -> None:

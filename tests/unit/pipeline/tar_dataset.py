@@ -73,8 +73,10 @@ def raw_samples(folder: Path, *, source: int = 0, parts: Sequence[str] = ("txt",
                 samples.setdefault(key, {})[name] = file.read()
         for key, each in samples.items():
             read = {name: each[name] for name in each if name in parts}
-            found.append(RawSample(source, index, path.name, key, read))
+            found.append(RawSample(source, index, path.name, key, None, read))
             index += 1
+    if all(len(sample.parts) == 1 for sample in found):
+        return [sample._replace(part=name, data=data) for sample in found for name, data in sample.parts.items()]
     return found
 
 

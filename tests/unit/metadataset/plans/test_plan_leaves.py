@@ -65,7 +65,7 @@ def test_absolute_paths_and_file_urls_are_paths_of_this_machine(files: Metadatas
 
 def test_urls_of_other_machines_stay_as_they_are(files: MetadatasetFiles) -> None:
     (leaf,) = files.plan_train({"path": "s3://bucket/coco", "aux": {"x": "msc://profile/bucket/ds"}})
-    assert (leaf.path, leaf.aux) == ("s3://bucket/coco", {"x": DatasetRef("msc://profile/bucket/ds")})
+    assert (leaf.path, leaf.request.aux) == ("s3://bucket/coco", {"x": DatasetRef("msc://profile/bucket/ds")})
 
 
 def test_a_metadataset_may_be_named_by_a_file_url(files: MetadatasetFiles) -> None:
@@ -124,7 +124,7 @@ def test_null_is_the_same_as_nothing_but_for_the_epochs_shuffled_together(files:
         request=LoadRequest(ref=DatasetRef(str(files.folder / "a")), split_part="train"), place="splits.train"
     )
     (leaf,) = files.plan_train({"path": "a", "shuffle_over_epochs_multiplier": None})
-    assert leaf.epochs_together is None
+    assert leaf.request.epochs_together is None
 
 
 def test_the_callers_files_of_nv_meta_win(files: MetadatasetFiles) -> None:
@@ -232,8 +232,8 @@ def test_a_split_may_refer_to_another_split_of_its_own_file(files: MetadatasetFi
 def test_outer_subflavors_win(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"path": "a", "subflavors": {"i": 1, "k": "inner"}}})
     outer = {"path": "inner.yaml", "subflavors": {"o": 2, "k": "outer"}}
-    assert files.plan_train(outer)[0].subflavors == {"i": 1, "o": 2, "k": "outer"}
-    assert files.plan_train(outer, subflavors={"k": "caller"})[0].subflavors == {"i": 1, "o": 2, "k": "caller"}
+    assert files.plan_train(outer)[0].request.subflavors == {"i": 1, "o": 2, "k": "outer"}
+    assert files.plan_train(outer, subflavors={"k": "caller"})[0].request.subflavors == {"i": 1, "o": 2, "k": "caller"}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_epochs_shuffled_together_combine_over_all_levels(
     inner, outer, caller = levels
     files.write("inner.yaml", {"train": {"path": "a", "shuffle_over_epochs_multiplier": inner}})
     (leaf,) = files.plan_train({"path": "inner.yaml", "shuffle_over_epochs_multiplier": outer}, epochs_together=caller)
-    assert leaf.epochs_together == together
+    assert leaf.request.epochs_together == together
 
 
 def test_subsets_of_all_levels_are_listed_inner_first(files: MetadatasetFiles) -> None:
@@ -254,7 +254,12 @@ def test_subsets_of_all_levels_are_listed_inner_first(files: MetadatasetFiles) -
     files.write("inner.yaml", {"train": inner})
     outer = {"blend": [{"path": "inner.yaml", "subset": {"range": ["50%", "100%"]}}], "subset": {"range": ["0%", "1%"]}}
     (leaf,) = files.plan_train(outer)
-    assert leaf.subset == (SampleRange(start=10, stop=None), share("0", "1/2"), share("1/2", "1"), share("0", "1/100"))
+    assert leaf.request.subset == (
+        SampleRange(start=10, stop=None),
+        share("0", "1/2"),
+        share("1/2", "1"),
+        share("0", "1/100"),
+    )
 
 
 # ------------------------------------------------------------------------------------- repeated leaves, trees

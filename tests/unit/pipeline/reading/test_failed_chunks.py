@@ -43,7 +43,7 @@ class Numbers:
         return iter(zip(self._index, positions, strict=True))
 
 
-class Rows:
+class Rows(InOrder):
     """Locates chunks, but for some failures."""
 
     def __init__(self) -> None:
@@ -54,9 +54,6 @@ class Rows:
             self.failures -= 1
             raise StorageError("the columns of the index cannot be downloaded")
         return Numbers(index)
-
-    def read(self, positions: Sequence[int], source: Any, index: Any, excluded: Any, begin: Any) -> Any:
-        return self.chunk(source, index, excluded).read(positions, begin)
 
 
 @pytest.fixture
@@ -71,7 +68,7 @@ def waiting() -> WeakValueDictionary[int, Any]:
 
 def open_lane(rows: Rows, waiting: WeakValueDictionary[int, Any], number: int, *, is_remote: bool = True) -> Any:
     definition: Any = SimpleNamespace(
-        opened=(InOrder(), rows),
+        opened=rows,
         sources=(),
         history=None,
         key="read",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -21,10 +21,9 @@ from loader.format.index.layout import ShardEntry
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading import lane_reader
-from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 from loader.pipeline.reading.read import ReadDataset
-from loader.pipeline.reading.sample_chunk import ChunkReader, SourceTable
+from loader.pipeline.reading.sample_chunk import OpenSources
 from loader.samples.building.sample_builder import RawSample
 from loader.storage.local import LocalStorage
 from loader.testing.stage import check_resumes, lane, steps, values
@@ -145,7 +144,7 @@ def test_the_position_is_noted_before_a_sample_is_read(small: Path) -> None:
     running = reader(small).open(of_lane, {"0 read": 5})
     running.next()
     running.load(2)
-    assert noted == [5, 2]
+    assert noted == [5, 5, 2]  # also when it is yielded, as samples that were read together are
 
 
 # ----------------------------------------------------------------------------------------------------- excluded samples
@@ -227,8 +226,7 @@ def test_only_the_bytes_of_needed_parts_are_read(other: Path, reads: Any) -> Non
 def test_more_shards_than_can_be_open_are_read(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 4) for n in range(9)})
     dataset = reader(folder, plan=shuffled(repeats=True, buffer=100))
-    sources = cast("Sequence[DatasetSource]", dataset.sources)
-    dataset.opened = SourceTable(sources), ChunkReader(sources, OpenFiles(3))
+    dataset.opened = OpenSources(dataset.sources, OpenFiles(3))
     running = dataset.open(lane(), {})
     expected = {sample[1]: sample for sample in raw_samples(folder)}
     most = 0

@@ -57,6 +57,7 @@ class Chunk:
         self.samples = samples
         self._open_file = open_file
         self.ranges: FetchedRanges | None = None
+        self.size_bytes = np.zeros(len(samples), np.int64)
 
     def fetch(self, queue: FetchQueue) -> FetchedRanges:
         start, size = np.array(self.samples, np.int64).reshape(-1, 2).T

@@ -13,7 +13,6 @@ from itertools import islice, takewhile
 import click
 from click.shell_completion import CompletionItem
 
-from loader.dataset import folder_at
 from loader.format import DatasetRef
 
 _MAX_CANDIDATES = 100
@@ -92,12 +91,16 @@ def _names_of_parts(ctx: click.Context) -> Sequence[str]:
 
         with open(path, encoding="utf-8") as file:
             return list(yaml.safe_load(file)["splits"])
+    from loader.dataset import folder_at
+
     split = folder_at(DatasetRef(path, split_config=ctx.params.get("split_config") or "split.yaml")).split
     return [] if split is None else list(split.split_parts)
 
 
 def _keys(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """Complete the name of a shard, then a key in it. Many candidates are cut to the characters that differ first."""
+    from loader.dataset import folder_at
+
     dataset = folder_at(_path(ctx))
     index = dataset.index
     shards = [shard for shard in index.shards if _either_starts(f"{shard.name}/", incomplete)]

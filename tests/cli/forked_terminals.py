@@ -30,8 +30,15 @@ IMPORTED = (
     "loader.format.media.av_decode",
     "loader.inspect.prepare_choices",
     "loader.samples.building.check",
-    "PIL.Image",
+    "multiprocessing.popen_fork",
+    "PIL.GifImagePlugin",
+    "PIL.JpegImagePlugin",
+    "PIL.PngImagePlugin",
+    "PIL.PpmImagePlugin",
+    "prompt_toolkit.input.vt100",
     "questionary",
+    "rich.console",
+    "rich.table",
     "simplejpeg",
 )
 PACKAGES = ("energon_cli.import_data", "energon_cli.prepare", "energon_cli.preview")

@@ -14,6 +14,7 @@ import pytest
 
 from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shards
+from tests.forked_scripts import ForkedScripts
 from tests.source_tree import ROOT
 
 CONFIG = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"
@@ -82,7 +83,9 @@ def test_a_script_is_profiled(data: Path, tmp_path: Path) -> None:
     assert numbers["waited_for/encode_sample_s"] > 0
 
 
-def test_a_script_that_restores_a_state_is_profiled_before_and_after_it(data: Path, tmp_path: Path) -> None:
+def test_a_script_that_restores_a_state_is_profiled_before_and_after_it(
+    data: Path, tmp_path: Path, scripts: ForkedScripts
+) -> None:
     script, stats = tmp_path / "restoring.py", tmp_path / "stats.json"
     script.write_text(
         "import sys\n"
@@ -97,11 +100,14 @@ def test_a_script_that_restores_a_state_is_profiled_before_and_after_it(data: Pa
         "deque = list(islice(one, 3))\n"
         "one.restore_state_rank(state)\n"
     )
-    done = profile("--trace", tmp_path / "trace.json", "--stats", stats, script, data)
-    assert done.returncode == 0
+    arguments = [str(each) for each in ("profile", "--trace", tmp_path / "trace.json", "--stats", stats, script, data)]
+    command = tmp_path / "command.py"
+    command.write_text(f"from energon_cli.main import main\nassert main({arguments}) == 0\n")
+    scripts.run(command, folder=ROOT)
     assert [one["numbers"]["steps"] for one in json.loads(stats.read_text())["loaders"]] == [12, 3]
-    assert "step 12 · " in done.stderr
-    assert "step 10 · " in done.stderr
+    shown = command.with_suffix(".err").read_text()
+    assert "step 12 · " in shown
+    assert "step 10 · " in shown
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert len([event for event in events if event["name"] == "next"]) == 15
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from loader import BatchDataset, PackingDataset, WorkerConfig
-from loader.training.workers.lane_host import LanesInTurn, LanesOneByOne
-from loader.training.workers.running_lane import LaneHost, Message
+from loader.training.workers.running_lane import LaneHost, LanesInTurn, LanesOneByOne, Message
 from tests.unit.pipeline.stage_check import Values
 
 

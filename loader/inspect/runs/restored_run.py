@@ -25,8 +25,7 @@ from ...training.states import (
     read_run_states,
 )
 from ...training.workers.batch_trace import TraceFile, list_traces
-from ...training.workers.lane_host import LanesInTurn
-from ...training.workers.running_lane import MICRO_BATCH, remade_batches
+from ...training.workers.running_lane import MICRO_BATCH, LanesInTurn, remade_batches
 from ..diff.compare import kind_of_path
 from .planned_run import PlannedRun
 from .saved_identity import order_of_blends, order_stages, request_of, stages_of

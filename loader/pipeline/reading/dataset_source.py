@@ -22,7 +22,6 @@ from ...format.nv_meta import FOLDER
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
-from ...storage import EPath
 from .source import Source, SourceStores
 
 
@@ -81,8 +80,8 @@ class DatasetSource(Source):
         of_dataset = folder.config.key_format if folder.config is not None else None
         builder = SampleBuilder(
             described if described is not None else folder.config,
-            meta_folder=EPath(folder.storage.path(FOLDER)),
-            dataset_path=EPath(folder.storage.path("")),
+            meta_folder=folder.meta_folder,
+            dataset_path=folder.storage.path(""),
             decoder=None if folder.holds_values else self.decoder,
             trust_code=request.trust_code,
             key_format=resolve_key_format(request.key_format, of_dataset),
@@ -91,7 +90,7 @@ class DatasetSource(Source):
         )
         builder.part_names = folder.names_of_parts
         if described is None and folder.config is not None and folder.config.field_map is not None:
-            builder.config_file = EPath(folder.storage.path(f"{FOLDER}/{folder.ref.dataset_file}"))
+            builder.config_file = folder.storage.path(f"{FOLDER}/{folder.ref.dataset_file}")
         return builder
 
     @cached_property

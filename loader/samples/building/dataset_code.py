@@ -36,7 +36,7 @@ def dataset_class_of(config: DatasetConfig, *, trust_code: bool) -> Any:
     return find_class(config.dataset_module, config.dataset_class or "", trust_code=trust_code)
 
 
-def described_by(config: DatasetConfig, *, meta_folder: os.PathLike[str], **choices: Any) -> Any:
+def described_by(config: DatasetConfig, *, meta_folder: str | os.PathLike[str], **choices: Any) -> Any:
     """Create an object of the user's dataset class that a ``dataset.yaml`` names.
 
     Args:
@@ -161,7 +161,7 @@ class MetaFunction:
         ConfigError: There is no such file or function, or importing the file fails.
     """
 
-    def __init__(self, meta_folder: os.PathLike[str], reference: str, *, trust_code: bool) -> None:
+    def __init__(self, meta_folder: str | os.PathLike[str], reference: str, *, trust_code: bool) -> None:
         file, _, self.name = reference.rpartition(":")
         self.path = EPath(meta_folder) / file
         if not is_trusted(trust_code):

@@ -94,8 +94,8 @@ class DescribedDataset(Generic[T_co]):
         cls,
         config: DatasetConfig,
         *,
-        meta_folder: os.PathLike[str],
-        dataset_path: os.PathLike[str] | None = None,
+        meta_folder: str | os.PathLike[str],
+        dataset_path: str | os.PathLike[str] | None = None,
         decoder: AnyDecoder | None,
         trust_code: bool,
         options: Mapping[str, Any] | None = None,
@@ -176,7 +176,7 @@ class DescribedDataset(Generic[T_co]):
         """The ``.nv-meta`` folder, or the folder that is used instead."""
         return self.path / FOLDER if self._meta_folder is None else self._meta_folder
 
-    def set_meta_folder(self, folder: os.PathLike[str]) -> None:
+    def set_meta_folder(self, folder: str | os.PathLike[str]) -> None:
         """Set the folder to use instead of ``.nv-meta``."""
         self._meta_folder = EPath(folder)
 
@@ -210,7 +210,7 @@ class DescribedDataset(Generic[T_co]):
 
 
 def instantiate(
-    dataset_class: Callable[..., T_dataset], path: os.PathLike[str], arguments: Mapping[str, Any]
+    dataset_class: Callable[..., T_dataset], path: str | os.PathLike[str], arguments: Mapping[str, Any]
 ) -> T_dataset:
     """Create an object of a user's dataset class.
 

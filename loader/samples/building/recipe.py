@@ -39,7 +39,7 @@ class SampleRecipe:
 
     @classmethod
     def of_config(
-        cls, config: DatasetConfig | None, *, meta_folder: os.PathLike[str], trust_code: bool
+        cls, config: DatasetConfig | None, *, meta_folder: str | os.PathLike[str], trust_code: bool
     ) -> SampleRecipe:
         """Create the recipe of a ``dataset.yaml``; None means crude samples.
 
@@ -66,7 +66,7 @@ class SampleRecipe:
         sample_loader: str | Callable[..., Any] | None,
         part_filter: str | Sequence[str] | Callable[[str], Any] | None,
         subflavors: Mapping[str, Any],
-        meta_folder: os.PathLike[str],
+        meta_folder: str | os.PathLike[str],
         trust_code: bool,
     ) -> SampleRecipe:
         """Create the recipe of a dataset class from its arguments: values as in ``dataset.yaml``, or functions.
@@ -90,7 +90,7 @@ class SampleRecipe:
         sample_type: type[Any] | None,
         options: Mapping[str, Any],
         *,
-        meta_folder: os.PathLike[str],
+        meta_folder: str | os.PathLike[str],
         trust_code: bool,
     ) -> SampleRecipe:
         """Return the recipe with what it leaves open taken from the caller's options.
@@ -158,7 +158,7 @@ def _names_or_test(given: Sequence[str] | Callable[[str], Any]) -> tuple[str, ..
 
 
 def _function(
-    given: str | Callable[..., Any] | None, meta_folder: os.PathLike[str], trust_code: bool
+    given: str | Callable[..., Any] | None, meta_folder: str | os.PathLike[str], trust_code: bool
 ) -> Callable[..., Any] | None:
     return MetaFunction(meta_folder, given, trust_code=trust_code) if isinstance(given, str) else given
 
@@ -166,7 +166,7 @@ def _function(
 def _part_filter(
     field_map: FieldMap | None,
     given: str | tuple[str, ...] | Callable[[str], Any] | None,
-    meta_folder: os.PathLike[str],
+    meta_folder: str | os.PathLike[str],
     trust_code: bool,
 ) -> PartFilter | None:
     if field_map is not None:

@@ -89,13 +89,13 @@ class SampleBuilder:
         self,
         config: DatasetConfig | DescribedDataset[Any] | SampleRecipe | None,
         *,
-        meta_folder: os.PathLike[str],
+        meta_folder: str | os.PathLike[str],
         decoder: AnyDecoder | None,
         trust_code: bool = False,
         key_format: KeyFormat = "shard/key",
         sample_type: type[Any] | None = None,
         options: Mapping[str, Any] | None = None,
-        dataset_path: os.PathLike[str] | None = None,
+        dataset_path: str | os.PathLike[str] | None = None,
     ) -> None:
         # A dataset class that the user wrote builds the samples; otherwise, a recipe says how.
         self._dataset: DescribedDataset[Any] | None = None
@@ -141,7 +141,7 @@ class SampleBuilder:
         self._is_plain = self._crude and not self._loader and self._dataset is None and self._decode_sample is None
         self.part_names: Callable[[int], Collection[str]] | None = None
         """Returns the names of all parts of a sample of the dataset by its number, for messages."""
-        self.config_file: EPath | None = None
+        self.config_file: str | None = None
         """The file with the field map, for messages."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -428,8 +428,9 @@ def name_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> 
     return SampleError(f"sample {key!r}: {error.message}", key=key, part=error.part, source=source, hint=error.hint)
 
 
-def _place_of_field(file: EPath, field_name: str) -> str:
+def _place_of_field(path: str, field_name: str) -> str:
     """Return the path of a ``dataset.yaml``, and the line of a field in its field map if it is found."""
+    file = EPath(path)
     try:
         lines = file.read_bytes().decode("utf-8", "replace").splitlines()
     except (OSError, StorageError):

@@ -17,10 +17,9 @@ from ..stats.sources import reader_numbers
 from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
 from ..workers.dropped_samples import DroppedSamples, check_dropped
-from ..workers.lane_host import LanesInTurn, LanesOneByOne
 from ..workers.quarantine import find_recorded, quarantine_samples
 from ..workers.replacements import Replacements
-from ..workers.running_lane import NO_LANE, LaneHost, Message
+from ..workers.running_lane import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
 from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard

@@ -12,8 +12,7 @@ from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
 from ..states.lane_checks import check_lane
 from ..states.run_state import ENDLESS
-from ..workers.lane_host import LanesInTurn
-from ..workers.running_lane import remade_batches
+from ..workers.running_lane import LanesInTurn, remade_batches
 
 if TYPE_CHECKING:
     from .run import LoaderRun

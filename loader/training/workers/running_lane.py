@@ -1,4 +1,4 @@
-"""A lane that runs: the iterator over its micro-batches."""
+"""The lanes of a worker: which it visits when, and a lane that runs, the iterator over its micro-batches."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any, NamedTuple, Self
 
+from ...order import LaneHosting
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
@@ -119,6 +120,62 @@ class LaneHost(ABC):
 
     @abstractmethod
     def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesInTurn(LaneHost):
+    """Lanes visited in turn, a micro-batch each.
+
+    Attributes:
+        first_batch: The micro-batch of the run at which all ranks start.
+    """
+
+    first_batch: int = 0
+
+    def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]:
+        hosting = LaneHosting(
+            lanes=self.lanes, ranks=self.ranks, rank=self.rank, workers=self.workers, first_batch=self.first_batch
+        )
+        running = running_lanes(self, hosting.lanes_of_worker(worker), notes)
+        with end_of_worker(self, running):
+            yield from _in_turn(hosting, worker, running, taken)
+            yield from last_message(running, worker)
+
+
+def _in_turn(hosting: LaneHosting, worker: int, running: Sequence[RunningLane], taken: int) -> Iterator[Message | None]:
+    lanes: list[RunningLane | None] = [*running]
+    turns = range(worker, hosting.turns, max(1, hosting.workers))
+    lanes += [None] * (len(turns) - len(lanes))
+    rounds, first_turn = divmod(taken, len(turns))
+    batches = [hosting.batch(turn) + rounds * hosting.lanes for turn in turns]
+    batches[:first_turn] = [number + hosting.lanes for number in batches[:first_turn]]
+    while any(lanes):
+        for turn, lane in islice(enumerate(lanes), first_turn, None):
+            message = None
+            if lane is not None:
+                message = lane.micro_batch(batches[turn])
+                batches[turn] += hosting.lanes
+                if message is ENDED:
+                    lanes[turn] = message = None
+            yield message
+        first_turn = 0
+
+
+class LanesOneByOne(LaneHost):
+    """Lanes visited one after another, each to its end, so that only one holds samples in buffers.
+
+    A rank has every R-th lane, and a worker every W-th of these.
+    """
+
+    __slots__ = ()
+
+    def _messages(self, worker: int, notes: Notes, taken: int) -> Iterator[Message | None]:  # noqa: ARG002 - states tell
+        running = running_lanes(self, range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)], notes)
+        with end_of_worker(self, running):
+            for lane in running:
+                while (message := lane.micro_batch()) is not ENDED:
+                    yield message
+            yield from last_message(running, worker)
 
 
 def running_lanes(host: LaneHost, numbers: Sequence[int], notes: Notes) -> list[RunningLane]:

@@ -11,8 +11,7 @@ import pytest
 
 from loader import BatchDataset, PackingDataset, WorkerConfig
 from loader.testing.stage import Values
-from loader.training.workers.lane_host import LanesInTurn, LanesOneByOne
-from loader.training.workers.running_lane import LaneHost, Message
+from loader.training.workers.running_lane import LaneHost, LanesInTurn, LanesOneByOne, Message
 
 
 def pairs(items: list[int]) -> list[list[int]]:

@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -70,26 +70,62 @@ def _files(path: str, kind: Any, options: SourceOptions, *, takes_all: bool = Tr
     return FilesSource(path=path, kind=kind, options=layout, columns=options)
 
 
-KINDS: Mapping[str, Callable[[str, SourceOptions], Source]] = {
-    "folder": lambda path, options: _files(path, "folder", options),
-    "csv": lambda path, options: TextTableSource(path=path, kind="csv", columns=options),
-    "tsv": lambda path, options: TextTableSource(path=path, kind="tsv", columns=options),
-    "jsonl": lambda path, options: TextTableSource(path=path, kind="jsonl", columns=options),
-    "parquet": lambda path, options: ArrowTableSource(path=path, kind="parquet", columns=options),
-    "arrow": lambda path, options: ArrowTableSource(path=path, kind="arrow", columns=options),
-    "hf": lambda path, options: HuggingFaceSource(path=path, columns=options),
-    "coco": lambda path, options: CocoSource(path=path, root=options.root, access=options.access),
-    "conversations": lambda path, options: ConversationsSource(path=path, root=options.root, access=options.access),
-    "vqa": lambda path, options: VqaSource(path=path, root=options.root, access=options.access),
-    "interleaved": _documents,
-    "webdataset": lambda path, _: TarSource(path=path),
-    "tar": lambda path, options: _files(path, "tar", options),
-    "zip": lambda path, options: _files(path, "zip", options),
-    "tokens": lambda path, _: TokenSource(path=path),
-    "mds": lambda path, options: ChunkSource(path=path, kind="mds", access=options.access),
-    "litdata": lambda path, options: ChunkSource(path=path, kind="litdata", access=options.access),
+class SourceKind(NamedTuple):
+    """A kind of source.
+
+    Attributes:
+        open: Opens a source of this kind.
+        endings: Endings of files of this kind; those with others are recognised by their contents, or by ``--from``.
+        is_table: The files may be compressed by gzip, and read from a URL.
+    """
+
+    open: Callable[[str, SourceOptions], Source]
+    endings: tuple[str, ...] = ()
+    is_table: bool = False
+
+    def has(self, path: str) -> bool:
+        """Return True if a file is of this kind by its name."""
+        name = path.lower()
+        return (name.removesuffix(".gz") if self.is_table else name).endswith(self.endings)
+
+
+def _text(kind: Any, *endings: str) -> SourceKind:
+    return SourceKind(lambda path, options: TextTableSource(path=path, kind=kind, columns=options), endings, True)
+
+
+def _arrow(kind: Any) -> SourceKind:
+    endings = tuple(f".{extension}" for extension in EXTENSIONS[kind])
+    return SourceKind(lambda path, options: ArrowTableSource(path=path, kind=kind, columns=options), endings, True)
+
+
+def _annotations(source: type[CocoSource | ConversationsSource | VqaSource]) -> SourceKind:
+    return SourceKind(lambda path, options: source(path=path, root=options.root, access=options.access))
+
+
+def _chunks(kind: Any) -> SourceKind:
+    return SourceKind(lambda path, options: ChunkSource(path=path, kind=kind, access=options.access))
+
+
+KINDS: Mapping[str, SourceKind] = {
+    "folder": SourceKind(lambda path, options: _files(path, "folder", options)),
+    "csv": _text("csv", ".csv"),
+    "tsv": _text("tsv", ".tsv"),
+    "jsonl": _text("jsonl", ".jsonl", ".ndjson", ".json"),  # .json: a list of objects
+    "parquet": _arrow("parquet"),
+    "arrow": _arrow("arrow"),
+    "hf": SourceKind(lambda path, options: HuggingFaceSource(path=path, columns=options)),
+    "coco": _annotations(CocoSource),
+    "conversations": _annotations(ConversationsSource),
+    "vqa": _annotations(VqaSource),
+    "interleaved": SourceKind(_documents),
+    "webdataset": SourceKind(lambda path, _: TarSource(path=path), TAR_ENDINGS),
+    "tar": SourceKind(lambda path, options: _files(path, "tar", options)),
+    "zip": SourceKind(lambda path, options: _files(path, "zip", options), (".zip",)),
+    "tokens": SourceKind(lambda path, _: TokenSource(path=path), (".bin", ".idx")),
+    "mds": _chunks("mds"),
+    "litdata": _chunks("litdata"),
 }
-"""Kind of a source, as ``--from`` takes it → a function that opens it."""
+"""Kinds of sources by their names, as ``--from`` takes them."""
 
 
 def open_sources(paths: Sequence[str], *, kind: str | None, options: SourceOptions) -> tuple[Source, ...]:
@@ -125,7 +161,7 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
             f"there is no kind of source {kind!r}{did_you_mean(kind, [*KINDS])}",
             hint=f"name one of {', '.join(KINDS)}",
         )
-    return KINDS[kind](path, options)
+    return KINDS[kind].open(path, options)
 
 
 def ways_to_import(path: str) -> Sequence[ImportWay]:
@@ -150,28 +186,19 @@ def found_columns(sources: Sequence[Source]) -> list[tuple[str, tuple[FoundColum
 
 
 def _detect(path: str, files: FilesSource) -> str:
-    kind = _KINDS_BY_EXTENSION.get(path.lower().removesuffix(".gz").rpartition(".")[2])
-    if is_url(path) and kind is not None:
+    kind = next((name for name, one in KINDS.items() if one.has(path)), None)
+    if is_url(path) and kind is not None and KINDS[kind].is_table:
         return kind
     if not os.path.lexists(path):
         raise StorageError("there is no file or folder of this name", path=path, hint="check the path")
     if os.path.isdir(path):
         return _detect_folder(path, files)
-    annotations = annotation_kind(path)
-    if annotations is not None:
-        return annotations
-    name = path.lower()
-    if name.endswith(".zip"):
-        return "zip"
-    if name.endswith(TAR_ENDINGS):
-        return "webdataset"
-    if name.endswith((".bin", ".idx")):
-        return "tokens"
-    if kind is not None:
-        return kind
-    raise ConfigError(
-        "this is no source that can be imported", at=path, hint=f"name its kind with --from: {', '.join(KINDS)}"
-    )
+    kind = annotation_kind(path) or kind
+    if kind is None:
+        raise ConfigError(
+            "this is no source that can be imported", at=path, hint=f"name its kind with --from: {', '.join(KINDS)}"
+        )
+    return kind
 
 
 def _detect_folder(path: str, files: FilesSource) -> str:
@@ -183,16 +210,6 @@ def _detect_folder(path: str, files: FilesSource) -> str:
     # Files of tables may be named after splits, as those of the Hub.
     kinds = {"tars": "webdataset", "tables": "hf", "documents": "interleaved", "files": "folder"}
     return kinds[files.survey().kind]
-
-
-_KINDS_BY_EXTENSION = {
-    "csv": "csv",
-    "tsv": "tsv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "json": "jsonl",  # a list of objects
-    **{extension: kind for kind, extensions in EXTENSIONS.items() for extension in extensions},
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

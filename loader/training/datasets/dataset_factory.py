@@ -14,7 +14,7 @@ from ...errors import ConfigError
 from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, resolve_subset
 from ...pipeline.contract.dataset_methods import set_direct_loader
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.contract.worker_config import WorkerConfig, check_integers
 from ...pipeline.reading.decode import DecodeDataset
 from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
 from ...pipeline.reading.read import ReadDataset
@@ -164,6 +164,20 @@ def subset_ranges(subset: DatasetSubset | Sequence[SubsetRange] | None) -> tuple
     return subset.ranges if isinstance(subset, DatasetSubset) else tuple(subset or ())
 
 
+def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False) -> int | None:
+    """Check an argument that is None or at least 1.
+
+    Raises:
+        ConfigError: The argument is out of range.
+        TypeError: The argument is no integer.
+    """
+    check_integers({name: given})
+    if given is not None and given < 1 and not (may_be_minus_1 and given == -1):
+        expected = f"{name} to be -1, None or at least 1" if may_be_minus_1 else f"{name} of at least 1, or None"
+        raise ConfigError(f"expected {expected}, found {given}")
+    return given
+
+
 class PassKeywords(TypedDict, total=False):
     """The arguments of :class:`BaseCoreDatasetFactory`, for the dataset classes that pass them on."""
 
@@ -211,18 +225,16 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         max_samples_per_sequence: int | None = None,
         subset: DatasetSubset | Sequence[SubsetRange] | None = None,
     ) -> None:
-        if shuffle_over_epochs is not None and shuffle_over_epochs != -1 and shuffle_over_epochs < 1:
-            raise ConfigError(f"expected shuffle_over_epochs to be -1, None or at least 1, found {shuffle_over_epochs}")
-        if max_samples_per_sequence is not None and max_samples_per_sequence < 1:
-            raise ConfigError(
-                f"expected max_samples_per_sequence of at least 1, or None, found {max_samples_per_sequence}"
-            )
         self.training = training
         self.worker_config = worker_config if worker_config is not None else WorkerConfig.default_worker_config()
-        self.shuffle_over_epochs = shuffle_over_epochs
+        self.shuffle_over_epochs = checked_count("shuffle_over_epochs", shuffle_over_epochs, may_be_minus_1=True)
         self.parallel_shard_iters = parallel_shard_iters  # has no effect on the order
-        self.max_samples_per_sequence = max_samples_per_sequence
+        self.max_samples_per_sequence = checked_count("max_samples_per_sequence", max_samples_per_sequence)
         self.subset = subset_ranges(subset)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "source"}  # another process opens its own
 
     @property
     @abstractmethod

@@ -8,12 +8,12 @@ from dataclasses import replace
 from inspect import signature
 from typing import Any
 
-from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_booleans, check_integers
 from ...pipeline.failures.policy import three_argument_handler
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...shared_signatures import takes_arguments_of
+from .dataset_factory import checked_count
 from .open_sources import open_leaves
 from .run_datasets import LoadedDatasets
 from .single_datasets import SourceFactory
@@ -88,9 +88,9 @@ def get_train_dataset(
         task_encoder=encoder,
         training=True,
         config=config,
-        slice_length=_checked_count("max_samples_per_sequence", max_samples_per_sequence),
+        slice_length=checked_count("max_samples_per_sequence", max_samples_per_sequence),
         split_part=split_part,
-        epochs_together=_checked_count(
+        epochs_together=checked_count(
             "shuffle_over_epochs_multiplier", shuffle_over_epochs_multiplier, may_be_minus_1=True
         ),
     )
@@ -123,14 +123,6 @@ def _checked_config(given: Any, keywords: Mapping[str, Any]) -> WorkerConfig:
         )
     handler = keywords.get("handler")
     return config if handler is None else replace(config, global_error_handler=three_argument_handler(handler))
-
-
-def _checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False) -> int | None:
-    check_integers({name: given})
-    if given is not None and given < 1 and not (may_be_minus_1 and given == -1):
-        expected = f"{name} to be -1, None or at least 1" if may_be_minus_1 else f"{name} of at least 1, or None"
-        raise ConfigError(f"expected {expected}, found {given}")
-    return given
 
 
 def get_val_dataset(

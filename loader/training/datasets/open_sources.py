@@ -155,7 +155,8 @@ def _unknown_arguments(caller: Callable[..., Any], given: Mapping[str, Any]) -> 
     unknown: dict[str, str] = {}
     for name in given:
         if name not in _KNOWN:
-            advice = did_you_mean(name, (*_arguments(signature(caller).parameters), *_KNOWN))
+            others = [other for other in signature(caller).parameters if other not in {"self", "path", "kwargs"}]
+            advice = did_you_mean(name, (*others, *_KNOWN))
             unknown[name] = f"{caller.__name__}() has no argument {name!r}{advice}"
             if name in RESERVED_ARGUMENTS:
                 raise TypeError(unknown[name])
@@ -255,10 +256,6 @@ def given_subflavors(
     return dict(subflavors or tags or {})
 
 
-def _arguments(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name not in {"self", "path", "kwargs"})
-
-
 @deciding_imports(lambda path: sources.ways_to_import(path))  # noqa: PLW0108 - it is imported for a hint alone
 def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, training: bool) -> list[Leaf]:
     """Open a dataset, or all datasets of a metadataset.
@@ -293,16 +290,20 @@ def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:
         # Likewise for a missing dataset file. The default one is not read: there may be hundreds of datasets.
         _ = source.is_crude
     if request.sample_type is not None and plan.join is None:
-        _check_sample_type(source, request.sample_type)
+        check_sample_type(source.sample_class, request.sample_type, at=source.describe())
     return source
 
 
-def _check_sample_type(source: Source, expected: type[Any]) -> None:
-    found = source.sample_class
-    if not issubclass(found, expected):
+def check_sample_type(found: type[Any], expected: type[Any] | None, *, at: str | None) -> None:
+    """Check the class of a dataset's samples; None expects any.
+
+    Raises:
+        ConfigError: It is another one.
+    """
+    if expected is not None and not issubclass(found, expected):
         raise ConfigError(
             f"expected samples of {expected.__name__}, found {found.__name__}",
-            at=source.describe(),
+            at=at,
             hint="pass another sample_type, or another dataset_config",
         )
 

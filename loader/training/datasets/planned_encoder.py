@@ -23,7 +23,6 @@ class PlannedEncoder(DefaultTaskEncoder[Any, Any, Any, Any]):
     def build_train_datasets(self, *, datasets: Any, **arguments: Any) -> Any:
         """Build the chain; without columns of the sizes, it has the readers of the run, but does not run."""
         self.datasets = datasets
-        arguments.pop("blend_mode", None)
         return datasets.train_chain(self, needs_sizes=False, **arguments)
 
     def flat_chain(

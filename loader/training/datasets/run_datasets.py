@@ -50,7 +50,13 @@ class LoadedDatasets:
     def of(
         cls, leaves: Sequence[Leaf], *, training: bool = True, worker_config: WorkerConfig | None = None
     ) -> LoadedDatasets:
-        """Build from opened datasets, whose weights count if all of several have one; the fields are the others."""
+        """Build from opened datasets: a mix by weights if each of several has a weight, else one by repetitions.
+
+        Args:
+            leaves: The datasets.
+            training: Shuffle a pass over a dataset whose chain is built by hand.
+            worker_config: Ranks, workers and lanes of the run.
+        """
         if len(leaves) > 1 and all(leaf.plan.weight is not None for leaf in leaves):
             plans = [replace(leaf.plan, repetitions=None) for leaf in leaves]
         else:

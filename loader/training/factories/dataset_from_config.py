@@ -30,7 +30,7 @@ from ...storage import EPath, open_parent
 from ...stores.file_store import FileStore
 from ...stores.record_file_stores import BinIdxFileStore, JsonlFileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, PassKeywords
-from ..datasets.open_sources import given_subflavors
+from ..datasets.open_sources import check_sample_type, given_subflavors
 from . import webdatasets
 from .webdataset_factory import BaseWebdatasetFactory, StandardWebdatasetFactory
 
@@ -66,9 +66,6 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         self.subflavors = dict(subflavors or {})
         self.filter_name = filter_name
         self.decoder = decoder if decoder is not None else SampleDecoder()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "source"}
 
     @cached_property
     def source(self) -> DatasetSource:
@@ -235,8 +232,8 @@ def get_dataset_from_config(
     meta_folder = resolve_meta_folder(meta_folder, data_path(os.fspath(path)))
     factory = _FACTORIES.get(format_of(data_path(os.fspath(path))))
     if factory is not None:
-        records = factory(path, subflavors=subflavors, **common)
-        return _checked(records, records.__sample_type__, sample_type)
+        check_sample_type(factory.__sample_type__, sample_type, at=None)
+        return factory(path, subflavors=subflavors, **common)
     if is_metadataset(path):
         raise ConfigError(
             "this is a metadataset, which may have several datasets",
@@ -251,7 +248,8 @@ def get_dataset_from_config(
     )
     common["split_part"] = folder.loaded_part(split_part or ("train" if training else "val"))
     made = _open_folder(EPath(path), folder, subflavors, common)
-    return _checked(made, made.source.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
+    check_sample_type(made.source.builder.sample_class, sample_type, at=folder.storage.path(FOLDER))
+    return made
 
 
 def _open_folder(
@@ -292,15 +290,3 @@ def _class_of(config: DatasetConfig, *, trust_code: bool) -> type[BaseWebdataset
         f"{config.dataset_module}.{config.dataset_class} is not a dataset class",
         hint="derive it from DefaultDecoderWebdatasetFactory",
     )
-
-
-def _checked(
-    made: BaseCoreDatasetFactory[Any], found: type[Any], expected: type[Any] | None, *, file: str | None = None
-) -> BaseCoreDatasetFactory[Any]:
-    if expected is not None and not issubclass(found, expected):
-        raise ConfigError(
-            f"expected samples of {expected.__name__}, found {found.__name__}",
-            file=file,
-            hint="pass another sample_type, or another dataset_config",
-        )
-    return made

@@ -73,9 +73,6 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         """Argument names of the joiner; None if its arguments are positional."""
         return None if self.names is None else list(self.names)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "source"}
-
     @cached_property
     def source(self) -> JoinedSource:
         """The source that the stages read."""

@@ -194,9 +194,6 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         given = resolve_meta_folder(meta_folder, str(self.path))
         self._meta_folder = None if given is None else EPath(given)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "source"}
-
     @cached_property
     def source(self) -> DatasetSource:
         """The source that the stages read."""

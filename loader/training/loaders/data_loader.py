@@ -19,7 +19,6 @@ from ..states.framework_state import (
     broadcast_states,
     framework_state,
     gather_states,
-    rank_in_group,
     restore_framework_state,
 )
 from ..states.split_state import redistribute_states
@@ -31,7 +30,7 @@ from .batches_ahead import DeviceBatches
 from .replay import replay_step
 from .restore_sample import restore_sample
 from .run import LoaderRun
-from .served_states import list_of_states, states_of_ranks, states_of_served
+from .served_states import destination, list_of_states, states_of_ranks, states_of_served
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -390,9 +389,7 @@ class DataLoader(TorchLoader[T_co]):
             StateError: There is no process group of these ranks, or the rank is not in it.
         """
         config = self.worker_config
-        if dst_rank is None:
-            dst_rank = 0 if global_dst_rank is None else rank_in_group(global_dst_rank, config)
-        return gather_states(self.save_state_rank(), config, dst_rank)
+        return gather_states(self.save_state_rank(), config, destination(dst_rank, global_dst_rank, config))
 
     def restore_state_global(
         self,

@@ -6,12 +6,11 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
 from ...errors import StateError
-from ...metadataset.documents.weight_schedule import schedule_text
+from ...metadataset.documents.weight_schedule import EntrySchedule
 from .mixes.differences import each_setting
 from .run_state import RunState
 from .split_state import ranks_of_run, redistribute_states
@@ -153,50 +152,27 @@ def described_datasets(identity: Any) -> Iterator[dict[str, Any]]:
         ``path split_part uuid samples share schedule members`` each. ``share`` is the one at the beginning, None if
         datasets have no weights, or these are damaged. ``schedule`` is its text; None if it does not change.
     """
-    yield from _Datasets().below(identity, _Share())
+    yield from _Datasets().below(identity, _WHOLE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """A share of the mix, in each stretch of a schedule."""
-
-    unit: str = "steps"
-    starts: Sequence[int] = (0,)
-    values: Sequence[float] = (1.0,)
-
-    def times(self, unit: str, starts: Sequence[int], values: Sequence[float]) -> _Share:
-        """Return the share of an input, which has a share of this one."""
-        if len(starts) == 1:
-            return _Share(self.unit, self.starts, [value * values[0] for value in self.values])
-        if len(self.starts) == 1:
-            return _Share(unit, starts, [value * self.values[0] for value in values])
-        if unit != self.unit:
-            raise ValueError(f"expected schedules in {self.unit!r}, found {unit!r}")
-        both = sorted({*starts, *self.starts})
-        mine, theirs = _at(both, self.starts, self.values), _at(both, starts, values)
-        return _Share(unit, both, [one * other for one, other in zip(mine, theirs, strict=True)])
-
-    def text(self) -> str | None:
-        """Describe how it changes; None if it does not."""
-        if all(value == self.values[0] for value in self.values):
-            return None
-        return schedule_text(self.unit, self.starts, self.values)
+_WHOLE = EntrySchedule(unit="steps", starts=(0,), weights=(1.0,))
 
 
-def _at(starts: Sequence[int], own_starts: Sequence[int], values: Sequence[float]) -> Iterator[float]:
-    """Yield the value of a schedule in each of more stretches."""
-    place = 0
-    for start in starts:
-        while place + 1 < len(own_starts) and own_starts[place + 1] <= start:
-            place += 1
-        yield values[place]
+def _part_of(share: EntrySchedule, part: EntrySchedule) -> EntrySchedule:
+    """Return the share of an input that has a part of a share, in each stretch of both schedules."""
+    longest = share if len(part.starts) == 1 else part
+    if 1 not in (len(share.starts), len(part.starts)) and share.unit != part.unit:
+        raise ValueError(f"expected schedules in {share.unit!r}, found {part.unit!r}")
+    starts = tuple(sorted({*share.starts, *part.starts}))
+    pairs = zip(share.on(starts), part.on(starts), strict=True)
+    return EntrySchedule(unit=longest.unit, starts=starts, weights=tuple(one * other for one, other in pairs))
 
 
 class _Datasets:
     def __init__(self) -> None:
         self._left = _MAX_VALUES
 
-    def below(self, identity: Any, share: _Share | None) -> Iterator[dict[str, Any]]:
+    def below(self, identity: Any, share: EntrySchedule | None) -> Iterator[dict[str, Any]]:
         if isinstance(identity, list | tuple):
             is_stage = len(identity) > 2 and isinstance(identity[0], str)
             inputs = identity[2:] if is_stage else identity
@@ -209,12 +185,12 @@ class _Datasets:
                 "split_part": identity.get("split_part"),
                 "uuid": identity.get("uuid"),
                 "samples": identity["samples"],
-                "share": None if share is None else share.values[0],
-                "schedule": None if share is None else share.text(),
+                "share": None if share is None else share.weights[0],
+                "schedule": None if share is None or len({*share.weights}) == 1 else str(share),
                 "members": list(self.below(identity.get("members", []), None)),
             }
 
-    def _parts(self, settings: Any, count: int, share: _Share | None) -> Sequence[_Share | None]:
+    def _parts(self, settings: Any, count: int, share: EntrySchedule | None) -> Sequence[EntrySchedule | None]:
         """Return the shares of the inputs of a stage."""
         if count == 1 or share is None:
             return [share] * count
@@ -223,10 +199,10 @@ class _Datasets:
         except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError):  # damaged
             return [None] * count
 
-    def _weighted(self, settings: Any, count: int, share: _Share) -> list[_Share]:
+    def _weighted(self, settings: Any, count: int, share: EntrySchedule) -> list[EntrySchedule]:
         schedule = settings.get("schedule")
         starts = [0] if schedule is None else [_number(start, int) for start in schedule["starts"]]
-        unit = "steps" if schedule is None else schedule["unit"]
+        unit: Any = "steps" if schedule is None else schedule["unit"]
         if unit not in ("steps", "samples") or starts != sorted({*starts}) or starts[0] != 0:
             raise ValueError("damaged starts")
         self._left -= count * (len(starts) + len(share.starts))
@@ -242,10 +218,8 @@ class _Datasets:
         if len(columns) != count:
             raise ValueError("damaged weights")
         totals = [sum(row) for row in zip(*columns, strict=True)]
-        return [
-            share.times(unit, starts, [weight / total for weight, total in zip(own, totals, strict=True)])
-            for own in columns
-        ]
+        parts = (tuple(weight / total for weight, total in zip(own, totals, strict=True)) for own in columns)
+        return [_part_of(share, EntrySchedule(unit=unit, starts=tuple(starts), weights=part)) for part in parts]
 
 
 def _number(value: Any, kind: Any) -> Any:

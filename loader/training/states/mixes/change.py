@@ -27,7 +27,7 @@ from ..mix_history import MixChanges, StageChanges, reader_history, stage_change
 from .differences import differences, each_setting, leaf_name, shares
 from .leaves import (
     OF_LEAVES,
-    Leaf,
+    DescribedLeaf,
     LeafChange,
     leaves_in,
     leaves_of,
@@ -287,8 +287,8 @@ class LeafMatch:
         new_schedule: That of ``new_weights``.
     """
 
-    before: Sequence[Leaf]
-    after: Sequence[Leaf]
+    before: Sequence[DescribedLeaf]
+    after: Sequence[DescribedLeaf]
     weights: Sequence[float]
     new_weights: Sequence[float]
     origins: Sequence[int]
@@ -411,7 +411,7 @@ class LeafMatch:
             "gone": gone,
         }
 
-    def _ended(self) -> dict[int, Leaf]:
+    def _ended(self) -> dict[int, DescribedLeaf]:
         """Return the datasets that do not continue."""
         kept = {*self.new_origins}
         return {origin: leaf for origin, leaf in zip(self.origins, self.before, strict=True) if origin not in kept}
@@ -427,10 +427,10 @@ class LeafMatch:
         )
 
 
-def _gone(history: StageChanges, origins: Sequence[int]) -> dict[int, Leaf]:
+def _gone(history: StageChanges, origins: Sequence[int]) -> dict[int, DescribedLeaf]:
     """Return the datasets that earlier changes removed, the last one first."""
     return {
-        one["origin"]: Leaf(one["source"], one["slice_length"], one["epochs_together"])
+        one["origin"]: DescribedLeaf(one["source"], one["slice_length"], one["epochs_together"])
         for _, change in reversed(history)
         for one in change["gone"]
         if one["origin"] not in origins

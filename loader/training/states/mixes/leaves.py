@@ -71,7 +71,7 @@ class LeafChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class DescribedLeaf:
     """A dataset of a reader, with the settings of its order.
 
     Attributes:
@@ -89,7 +89,7 @@ class Leaf:
         source = {name: value for name, value in self.source.items() if not (moved and name == "path")}
         return json.dumps([source, self.epochs_together], sort_keys=True)
 
-    def changed_from(self, old: Leaf) -> str:
+    def changed_from(self, old: DescribedLeaf) -> str:
         """Describe the difference from another version of the dataset."""
         found = [
             f"{text} {old.source.get(name) or 'none'} → {self.source.get(name) or 'none'}"
@@ -117,7 +117,7 @@ def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
     yield from ((leaf_name(leaf.source), part) for leaf, part in _leaves_with_shares(identity, share))
 
 
-def _leaves_with_shares(identity: Any, share: float) -> Iterator[tuple[Leaf, float]]:
+def _leaves_with_shares(identity: Any, share: float) -> Iterator[tuple[DescribedLeaf, float]]:
     settings, inputs = identity[1], identity[2:]
     if inputs and isinstance(inputs[0], Mapping):
         weights = settings.get("weights") or [one["samples"] for one in inputs]
@@ -149,14 +149,14 @@ def replaced_leaves(before: Iterable[tuple[Any, float]], after: Iterable[tuple[A
         yield LeafChange(leaf_name(leaf.source), "gone", part, None)
 
 
-def leaves_of(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[Leaf]:
+def leaves_of(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[DescribedLeaf]:
     """Return the datasets of a reader from its settings and their descriptions."""
     lengths = each_setting(settings["slice_lengths"], len(sources))
     together = each_setting(settings.get("epochs_together"), len(sources))
-    return [Leaf(*one) for one in zip(sources, lengths, together, strict=True)]
+    return [DescribedLeaf(*one) for one in zip(sources, lengths, together, strict=True)]
 
 
-def match_leaves(known: Mapping[int, Leaf], leaves: Sequence[Leaf]) -> list[int | None]:
+def match_leaves(known: Mapping[int, DescribedLeaf], leaves: Sequence[DescribedLeaf]) -> list[int | None]:
     """Return for each dataset the number of the known one with the same data and order; None for a new one.
 
     Equal ones in several places are matched in their order. The uuid identifies data that were moved.

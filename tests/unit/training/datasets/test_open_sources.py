@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 import loader
-from loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset, random_access
+from loader import (
+    DefaultTaskEncoder,
+    WorkerConfig,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+    get_val_datasets,
+    load_dataset,
+    random_access,
+)
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
@@ -64,6 +73,29 @@ def test_a_plain_dataset_executes_no_metadataset_code(data: MixedData, read: Cal
         read(data.texts)
         read(data.lines)
     assert called == set()
+
+
+@pytest.mark.parametrize("function", [get_train_dataset, get_val_dataset, get_val_datasets, random_access])
+def test_a_warning_about_an_argument_names_the_line_of_the_program(function: Any, data: MixedData) -> None:
+    with pytest.warns(DeprecationWarning, match="image_decode= is deprecated") as caught:
+        function(data.texts, split_part="train", image_decode="pil")
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+@pytest.mark.parametrize("function", [get_train_dataset, get_val_dataset, get_val_datasets, random_access])
+def test_an_unknown_argument_names_the_function_that_was_called(function: Any, data: MixedData) -> None:
+    with pytest.raises(
+        TypeError, match=rf"{function.__name__}\(\) has no argument 'splitpart'; did you mean 'split_part'"
+    ):
+        function(data.texts, splitpart="train")
+
+
+def test_a_chain_refuses_arguments_of_the_other_kind(data: MixedData) -> None:
+    datasets = load_dataset(data.texts).get_datasets(training=True, worker_config=ONE)
+    with pytest.raises(TypeError, match="limit"):
+        datasets.train_chain(DefaultTaskEncoder(), worker_config=ONE, batch_size=1, limit=3)
+    with pytest.raises(TypeError, match="repeat"):
+        datasets.val_chain(DefaultTaskEncoder(), worker_config=ONE, batch_size=1, repeat=True)
 
 
 def test_a_metadataset_executes_it(data: MixedData) -> None:

@@ -6,6 +6,7 @@ import html
 import json
 import subprocess
 import sys
+import tempfile
 import weakref
 from urllib.parse import urlsplit
 
@@ -41,21 +42,24 @@ class BrowseFrame:
         Raises:
             ConfigError: It does not start; the message is the server's.
         """
-        command = [sys.executable, "-m", "energon_cli", "browse", "--json", "--no-open", "--embed"]
+        # Without the working directory, where a notebook may have a loader.py of its own.
+        command = [sys.executable, "-P", "-m", "energon_cli", "browse", "--json", "--no-open", "--embed"]
         command += [] if ref.split_config is None else ["--split-config", ref.split_config]
         command += [] if ref.meta_folder is None else ["--meta-folder", ref.meta_folder]
-        process = subprocess.Popen(
-            [*command, "--", ref.path],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C interrupts the cell, not the server
-        )
-        line = process.stdout.readline() if process.stdout else ""
-        if not line:
-            _, message = process.communicate()
-            raise ConfigError(f"energon browse does not start: {message.strip()}", at=ref.path)
+        with tempfile.TemporaryFile("w+") as messages:
+            process = subprocess.Popen(
+                [*command, "--", ref.path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=messages,
+                text=True,
+                start_new_session=True,  # Ctrl-C interrupts the cell, not the server
+            )
+            line = process.stdout.readline() if process.stdout else ""
+            if not line:
+                _end(process)
+                messages.seek(0)
+                raise ConfigError(f"energon browse does not start: {messages.read().strip()}", at=ref.path)
         return cls(process, json.loads(line)["url"], height)
 
     def close(self) -> None:

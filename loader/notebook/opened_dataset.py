@@ -108,7 +108,10 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
     if not is_tar_file(path):
         source = WholeDataset(request=request, decoder=decoder)
         if not is_unprepared(request.ref.storage(), request.ref):
-            _ = source.samples  # raises errors of the index here
+            # Raise errors of the index, and of documents that the caller names, here.
+            _ = source.samples
+            _ = request.ref.dataset_config and source.folder.config
+            _ = request.ref.split_config and source.folder.split
             return _Opened((Leaf(source),))
     folder = tempfile.mkdtemp(prefix=TEMPORARY_INDEX)
     try:
@@ -210,6 +213,10 @@ class OpenedDataset(NumberedSamples[Any]):
         if self._chosen is None:
             return positions
         return np.flatnonzero(np.isin(self._chosen, positions, assume_unique=True))
+
+    def __contains__(self, key: object) -> bool:
+        """Return True if a sample has a key; values of samples are not compared."""
+        return isinstance(key, str) and bool(self.find(key))
 
     def _is_whole(self, source: Source) -> bool:
         return isinstance(source, WholeDataset)
@@ -324,9 +331,12 @@ class OpenedDataset(NumberedSamples[Any]):
         """Read the bytes ``[start, stop)`` of a part of a sample; fewer at its end.
 
         Raises:
+            ValueError: ``start`` or ``stop`` is negative.
             MissingFileError: The sample has no such part; it is a ``KeyError``.
             Exception: As for :meth:`parts`.
         """
+        if start < 0 or (stop is not None and stop < 0):
+            raise ValueError(f"expected offsets of at least 0, found {start} and {stop}")
         leaf, index = self._place(number)
         return leaf.read(index, part, start, stop)
 
@@ -384,7 +394,7 @@ class OpenedDataset(NumberedSamples[Any]):
             where: Condition on columns, ``bytes``, ``shard``, ``size("jpg")`` and ``has("jpg")``, as
                 ``energon export --where`` takes it.
             filter: Name of a filter.
-            keys: Keys of samples, ``<shard>/<key>`` or bare, and names of shards.
+            keys: Keys of samples, ``<shard>/<key>`` or bare, and names of shards; a text is one key.
 
         Raises:
             ConfigError: There is no such split part, value, filter or key, or the condition is invalid.
@@ -399,7 +409,7 @@ class OpenedDataset(NumberedSamples[Any]):
             )
         if split_part is not None and not is_mix:
             query = replace(query, split_parts=(split_part,))
-        by_key = None if keys is None else self._of_keys(list(keys))
+        by_key = None if keys is None else self._of_keys([keys] if isinstance(keys, str) else list(keys))
         pieces = [np.empty(0, np.int64)]
         for number, (leaf, first) in enumerate(zip(self._leaves, self._first_positions, strict=True)):
             if split_part is not None and is_mix and leaf.split != split_part:

@@ -43,7 +43,7 @@ def key_of(sample: Any) -> str:
 
 
 class DatasetContract:
-    """The promises that do not depend on the format of a dataset, or on where it is."""
+    """The promises that do not depend on the format of a dataset, or on where it is; of four samples or more."""
 
     def test_each_number_has_its_sample(self, dataset: OpenedDataset, content: DatasetContent) -> None:
         assert len(dataset) == len(content.keys)
@@ -69,6 +69,11 @@ class DatasetContract:
             for start, stop in ((0, None), (0, 1), (1, 3), (2, 1 << 40), (len(data), None), (3, 2)):
                 assert dataset.read(1, name, start, stop) == data[start:stop], (name, start, stop)
 
+    def test_a_negative_offset_is_an_error(self, dataset: OpenedDataset) -> None:
+        for start, stop in ((-1, None), (0, -1)):
+            with pytest.raises(ValueError, match="expected offsets of at least 0"):
+                dataset.read(0, dataset.part_names[0], start, stop)
+
     def test_a_missing_part_is_an_error_that_names_the_others(self, dataset: OpenedDataset) -> None:
         with pytest.raises(KeyError, match=f"no part 'nowhere'; the sample has: .*{dataset.part_names[0]}"):
             dataset.read(0, "nowhere")
@@ -83,6 +88,8 @@ class DatasetContract:
 
     def test_an_unknown_key_is_an_error(self, dataset: OpenedDataset) -> None:
         assert dataset.find("no such key") == []
+        assert "no such key" not in dataset
+        assert dataset.key(0) in dataset
         with pytest.raises(KeyError, match="one sample with the key 'no such key', found none"):
             dataset["no such key"]
 

@@ -190,3 +190,13 @@ def dataset(made: Made, root: str) -> OpenedDataset:
 
 class TestDatasets(DatasetContract):
     """The promises of every dataset."""
+
+
+def test_a_loop_over_a_dataset_at_a_url_fetches_many_samples_by_a_request(tmp_path: Path, server: ObjectServer) -> None:
+    write_texts(tmp_path / "objects/data/texts", train=(60, 60), val=(1,))
+    dataset = open_dataset("s3://data/texts")
+    assert dataset[70].text == "text 70"
+    reads = [request for request in server.requests if request.key.endswith(".tar")]
+    assert [(request.key, request.method) for request in reads] == [("data/texts/train_1.tar", "GET")]
+    assert [sample.text for sample in dataset] == [f"text {number}" for number in range(121)]
+    assert len([request for request in server.requests if request.key.endswith(".tar")]) < 20

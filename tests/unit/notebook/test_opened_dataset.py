@@ -41,6 +41,7 @@ from loader.dataset.opening import folder_at
 from loader.format.columns.column import write_column
 from loader.format.filters.build import build_filter_index
 from loader.format.jsonl.index import prepare_jsonl
+from loader.inspect import PreviewRequest, open_views
 from loader.notebook.browse_frame import BrowseFrame
 from loader.samples.sample_html import MAX_PAGE_BYTES
 from loader.storage import open_storage
@@ -94,6 +95,26 @@ def test_a_selection_is_what_all_criteria_choose(texts: Path) -> None:
     assert numbers_in(dataset.select(split_part="train", where="width > 100", filter="even")) == [2, 4, 6]
     assert numbers_in(dataset.select(keys=["00011", "train_0.tar/00001", "train_1.tar"])) == [1, 5, 6, 7, 11]
     assert len(dataset.select(where="width > 10_000")) == 0
+
+
+def test_numbers_are_those_of_preview(texts: Path) -> None:
+    dataset = open_dataset(texts)
+    total, view = open_views(PreviewRequest(path=str(texts)))
+    assert total == len(dataset)
+    assert [view(number).key for number in range(total)] == [dataset.key(number) for number in range(total)]
+    of_val = dataset.select(split_part="val")
+    _, view = open_views(PreviewRequest(path=str(texts), split_parts=("val",)))
+    assert [view(number).key for number in range(4)] == [of_val.key(number) for number in range(4)]
+
+
+def test_options_of_opening_are_those_of_training(texts: Path) -> None:
+    assert open_dataset(texts, key_format="key")[5].__key__ == "00005"
+    assert open_dataset(texts, decoder=None)[5].text == b"text 5"
+    for option in ("dataset_config", "split_config"):
+        with pytest.raises(ConfigError, match=r"gone\.yaml"):
+            open_dataset(texts, **{option: "gone.yaml"})
+    with pytest.raises(ConfigError, match="endpoint"):
+        open_dataset(texts, storage_options={"endpoint": "http://127.0.0.1"})
 
 
 def test_a_selection_of_a_selection_is_in_both(texts: Path) -> None:

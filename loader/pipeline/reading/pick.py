@@ -126,14 +126,9 @@ class _Picking:
         if file is None:
             file = files.add(name, shards.folder.open_shard(shards.folder.index.shards[shard]))
             file.expect_few()
-        return RawSample(
-            number,
-            index,
-            shards.shard_names[shard],
-            shards.bare_key(index),
-            None,
-            shards.folder.stored_parts(file, index, shards.builder.part_filter),
-        )
+        parts = shards.folder.stored_parts(file, index, shards.builder.part_filter)
+        part, data = next(iter(parts.items())) if len(parts) == 1 else (None, parts)
+        return RawSample(number, index, shards.shard_names[shard], shards.bare_key(index), part, data)
 
     def index_of(self, position: int) -> tuple[int, int]:
         """Return the number of a sample's source, and its number in the index."""

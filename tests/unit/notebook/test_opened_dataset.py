@@ -99,20 +99,21 @@ def test_a_selection_is_what_all_criteria_choose(texts: Path) -> None:
 
 def test_numbers_are_those_of_preview(texts: Path) -> None:
     dataset = open_dataset(texts)
-    total, view = open_views(PreviewRequest(path=str(texts)))
+    total, view = open_views(PreviewRequest(ref=DatasetRef(str(texts))))
     assert total == len(dataset)
     assert [view(number).key for number in range(total)] == [dataset.key(number) for number in range(total)]
     of_val = dataset.select(split_part="val")
-    _, view = open_views(PreviewRequest(path=str(texts), split_parts=("val",)))
+    _, view = open_views(PreviewRequest(ref=DatasetRef(str(texts)), split_parts=("val",)))
     assert [view(number).key for number in range(4)] == [of_val.key(number) for number in range(4)]
 
 
 def test_options_of_opening_are_those_of_training(texts: Path) -> None:
     assert open_dataset(texts, key_format="key")[5].__key__ == "00005"
     assert open_dataset(texts, decoder=None)[5].text == b"text 5"
-    for option in ("dataset_config", "split_config"):
-        with pytest.raises(ConfigError, match=r"gone\.yaml"):
-            open_dataset(texts, **{option: "gone.yaml"})
+    with pytest.raises(ConfigError, match=r"gone\.yaml"):
+        open_dataset(texts, dataset_config="gone.yaml")
+    with pytest.raises(ConfigError, match=r"gone\.yaml"):
+        open_dataset(texts, split_config="gone.yaml")
     with pytest.raises(ConfigError, match="endpoint"):
         open_dataset(texts, storage_options={"endpoint": "http://127.0.0.1"})
 

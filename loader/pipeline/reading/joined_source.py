@@ -18,6 +18,7 @@ from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...samples.building.sample_builder import RawSample
+from ...samples.decoding.decoder import AnyDecoder
 from ..contract.stage import SKIPPED
 from .dataset_source import DatasetSource
 from .fetched_ranges import FetchedRanges, FetchQueue
@@ -124,6 +125,11 @@ class JoinedSource(Source):
     def accepts_options(self) -> bool:
         """True if all members accept the caller's other arguments."""
         return all(member.accepts_options for member in self.members)
+
+    @property
+    def decoder(self) -> AnyDecoder | None:  # type: ignore[override] # read only
+        """Decoder of the members."""
+        return self.members[0].decoder
 
     @property
     def stores(self) -> SourceStores:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ...cached_property import cached_property
 from ...errors import SampleError, SkipSample, StorageError
@@ -23,9 +23,6 @@ from ..trust import is_trusted
 from ..types import ConversationSample, CrudeSample, Sample
 from .dataset_code import MetaFunction, described_by
 from .recipe import SampleRecipe
-
-if TYPE_CHECKING:
-    from .described_dataset import DescribedDataset
 
 _make_source = partial(tuple.__new__, SourceInfo)  # SourceInfo(…) takes twice as long
 
@@ -71,7 +68,7 @@ class SampleBuilder:
     """Build the samples of a dataset; picklable, so that worker processes can use it.
 
     Args:
-        config: The content of ``dataset.yaml``, a dataset class's object, or a recipe; None builds crude samples.
+        config: The content of ``dataset.yaml``, a :class:`.DescribedDataset`, or a recipe; None builds crude samples.
         meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
         decoder: Decodes the parts; None keeps them as bytes.
         trust_code: Allow code and pickles of the dataset to run.
@@ -87,7 +84,7 @@ class SampleBuilder:
 
     def __init__(
         self,
-        config: DatasetConfig | DescribedDataset[Any] | SampleRecipe | None,
+        config: DatasetConfig | SampleRecipe | Any,
         *,
         meta_folder: str | os.PathLike[str],
         decoder: AnyDecoder | None,
@@ -98,7 +95,7 @@ class SampleBuilder:
         dataset_path: str | os.PathLike[str] | None = None,
     ) -> None:
         # A dataset class that the user wrote builds the samples; otherwise, a recipe says how.
-        self._dataset: DescribedDataset[Any] | None = None
+        self._dataset: Any = None  # a DescribedDataset
         if isinstance(config, DatasetConfig) and config.dataset_class and not is_own_module(config.dataset_module):
             self._dataset = described_by(
                 config,
@@ -111,11 +108,11 @@ class SampleBuilder:
         elif config is not None and not isinstance(config, DatasetConfig | SampleRecipe):
             self._dataset = config
         if self._dataset is not None:
-            recipe = self._dataset.recipe
+            recipe: SampleRecipe = self._dataset.recipe
         elif isinstance(config, SampleRecipe):
             recipe = config
         else:
-            recipe = SampleRecipe.of_config(config, meta_folder=meta_folder, trust_code=trust_code)  # type: ignore[arg-type] # of a dataset.yaml, or None
+            recipe = SampleRecipe.of_config(config, meta_folder=meta_folder, trust_code=trust_code)
             if options:
                 of_caller = sample_type if config is None else None
                 recipe = recipe.completed(of_caller, options, meta_folder=meta_folder, trust_code=trust_code)

@@ -39,6 +39,7 @@ from loader import (
 )
 from loader.dataset.opening import folder_at
 from loader.format.columns.column import write_column
+from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
 from loader.format.jsonl.index import prepare_jsonl
 from loader.inspect import PreviewRequest, open_views

@@ -30,7 +30,7 @@ from .files import FilesSource
 from .foreign_chunks import ChunkSource, chunk_kind
 from .hugging_face import HuggingFaceSource, is_saved_dataset
 from .interleaved_files import InterleavedFilesSource, InterleavedSource
-from .source import NumberedSource, Source
+from .source import NumberedReader, NumberedSource, Source
 from .table_source import ArrowTableSource, TableSource, TextTableSource
 
 
@@ -229,7 +229,7 @@ class TokenSource(NumberedSource):
         return _TokenReader(self.path)
 
 
-class _TokenReader:
+class _TokenReader(NumberedReader):
     def __init__(self, path: str) -> None:
         self._path = path
         self._file = SingleFile(DatasetRef(path))

@@ -18,7 +18,7 @@ from ...accounting.kinds import usual_extension
 from ...errors import ConfigError, EnergonError, FormatError, SampleError
 from ..rows.file_access import FileAccess
 from ..rows.row import CellRef, FaultRef
-from .source import NumberedSource
+from .source import NumberedReader, NumberedSource
 
 ChunkKind = Literal["mds", "litdata"]
 _INDEX = "index.json"
@@ -99,7 +99,7 @@ class ChunkSource(NumberedSource):
         return _ChunkReader(self.path, self.kind, self.access)
 
 
-class _ChunkReader:
+class _ChunkReader(NumberedReader):
     """Reads samples by number, and keeps the parts of the last one."""
 
     def __init__(self, path: str, kind: ChunkKind, access: FileAccess) -> None:

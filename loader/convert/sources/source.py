@@ -119,13 +119,23 @@ class CellReader(Protocol):
         """Close what is open."""
 
 
-class NumberedReader(CellReader, Protocol):
+class NumberedReader(ABC):
     """An open source whose samples have numbers and the same parts."""
 
-    def __len__(self) -> int: ...
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of samples."""
 
+    @abstractmethod
     def part_names(self) -> Sequence[str]:
         """Return the names of the parts of each sample, which are its columns."""
+
+    @abstractmethod
+    def read(self, cell: CellRef) -> bytes:
+        """Return the contents of a part; see :class:`CellReader`."""
+
+    def close(self) -> None:  # noqa: B027 - few readers keep something open
+        """Close what is open."""
 
 
 class NoCells:

@@ -14,7 +14,7 @@ from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.contract.worker_config import WorkerConfig, check_integers
 from ...pipeline.reading.decode import DecodeDataset
 from ...pipeline.reading.order_plan import OrderPlan
 from ...pipeline.reading.read import ReadDataset
@@ -84,6 +84,20 @@ class ChainOptions:
         if self.packing_buffer_size is not None or self.groups or not is_known:
             return None
         return self.batch_size or 1
+
+
+def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False) -> int | None:
+    """Check an argument that is None or at least 1.
+
+    Raises:
+        ConfigError: The argument is out of range.
+        TypeError: The argument is no integer.
+    """
+    check_integers({name: given})
+    if given is not None and given < 1 and not (may_be_minus_1 and given == -1):
+        expected = f"{name} to be -1, None or at least 1" if may_be_minus_1 else f"{name} of at least 1, or None"
+        raise ConfigError(f"expected {expected}, found {given}")
+    return given
 
 
 def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:

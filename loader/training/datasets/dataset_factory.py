@@ -14,7 +14,7 @@ from ...errors import ConfigError
 from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, resolve_subset
 from ...pipeline.contract.dataset_methods import set_direct_loader
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.contract.worker_config import WorkerConfig, check_integers
+from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.decode import DecodeDataset
 from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
 from ...pipeline.reading.read import ReadDataset
@@ -28,7 +28,7 @@ from ...samples.types import CrudeSample
 from ...storage import EPath
 from ...stores.aux_store import PrimaryFileStore
 from ...stores.file_store import FileStore
-from .chain import ChainOptions, batched, encoding_hooks, packed
+from .chain import ChainOptions, batched, checked_count, encoding_hooks, packed
 
 
 class EncoderStages:
@@ -162,20 +162,6 @@ class DatasetSubset:
 def subset_ranges(subset: DatasetSubset | Sequence[SubsetRange] | None) -> tuple[SubsetRange, ...]:
     """Return the ranges of a subset as a caller may give it, the innermost first; none for all samples."""
     return subset.ranges if isinstance(subset, DatasetSubset) else tuple(subset or ())
-
-
-def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False) -> int | None:
-    """Check an argument that is None or at least 1.
-
-    Raises:
-        ConfigError: The argument is out of range.
-        TypeError: The argument is no integer.
-    """
-    check_integers({name: given})
-    if given is not None and given < 1 and not (may_be_minus_1 and given == -1):
-        expected = f"{name} to be -1, None or at least 1" if may_be_minus_1 else f"{name} of at least 1, or None"
-        raise ConfigError(f"expected {expected}, found {given}")
-    return given
 
 
 class PassKeywords(TypedDict, total=False):

@@ -13,7 +13,7 @@ from ...pipeline.contract.worker_config import WorkerConfig, check_booleans, che
 from ...pipeline.failures.policy import three_argument_handler
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...shared_signatures import takes_arguments_of
-from .dataset_factory import checked_count
+from .chain import checked_count
 from .open_sources import open_leaves
 from .run_datasets import LoadedDatasets
 from .single_datasets import SourceFactory

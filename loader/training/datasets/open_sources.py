@@ -188,7 +188,7 @@ def _request_of(
             if name in unknown or (name in _DESCRIBING and value is not None)
         },
         key_format=None if key_format is None else checked_key_format(key_format, source="key_format"),
-        subset=subset_ranges(subset),
+        subset=subset_ranges(subset) if subset else (),
         **choices,
     )
 

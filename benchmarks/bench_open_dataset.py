@@ -62,7 +62,7 @@ print(json.dumps([opened, by_number, by_key - by_number, sorted(seconds)[5]]))
 
 
 def make_dataset(folder: Path, samples: int) -> None:
-    """Write the index of shards of samples with one text each, and sparse files in the place of the shards."""
+    """Write the index of shards of samples with one text each, and sparse files instead of the shards."""
     if (folder / ".nv-meta/.info.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -104,7 +104,7 @@ def _index(samples: int, first: int) -> ShardIndex:
 
 
 def main() -> None:
-    """Make the dataset, measure in processes of their own, and print the medians."""
+    """Print the medians of several processes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--samples", type=int, default=10_000_000)
     parser.add_argument("--data", type=Path, help="folder to keep the dataset in")

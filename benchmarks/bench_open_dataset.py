@@ -104,7 +104,7 @@ def _index(samples: int, first: int) -> ShardIndex:
 
 
 def main() -> None:
-    """Measure in processes of their own, and print the medians."""
+    """Print the medians of several processes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--samples", type=int, default=10_000_000)
     parser.add_argument("--data", type=Path, help="folder to keep the dataset in")

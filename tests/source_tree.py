@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -78,7 +79,11 @@ class Source:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.text, filename=str(self.path))
+        gc.disable()  # nothing of a tree is garbage, and to visit all trees again and again takes longer than to parse
+        try:
+            return ast.parse(self.text, filename=str(self.path))
+        finally:
+            gc.enable()
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:

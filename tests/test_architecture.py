@@ -31,8 +31,8 @@ FORBIDDEN_BELOW_TORCH = {"torch", "torchvision", "webdataset", "pandas"}
 SLOW_TO_IMPORT = ("torch", "webdataset", "fsspec", "pandas", "scipy")
 MAX_FILES_IN_A_FOLDER = 20
 MAX_MODULES_NAMED_LOAD = 4
-BUDGET = {"files": 770, "code lines": 78_491, "protocols": 54}
-"""The largest size of ``loader`` and ``energon_cli``: 5,270 code lines above version 0.2.0, and 148 files below it.
+BUDGET = {"files": 770, "code lines": 79_450, "protocols": 54}
+"""The largest size of ``loader`` and ``energon_cli``: 6,229 code lines above version 0.2.0, and 148 files below it.
 
 A code line is none of a docstring, a comment or blank. Raising a figure takes a commit that says why."""
 IMPORTED_AS = {"pillow": "PIL", "pyyaml": "yaml"}

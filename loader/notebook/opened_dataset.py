@@ -9,17 +9,17 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..dataset.query import SampleQuery, unknown_key_error
+from ..dataset.query.samples import nearest_key
 from ..dataset.unprepared.tar_folder import is_unprepared
 from ..dataset.unprepared.temporary_index import index_tars
-from ..errors import ConfigError, SampleError, SkipSample
+from ..errors import ConfigError, SampleError, SkipSample, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.load_request import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, resolve_meta_folder
 from ..format.documents.messages import nearest_hint
@@ -107,12 +107,15 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
         return _Opened((Leaf(DatasetSource(request=request, decoder=decoder)),))
     if not is_tar_file(path):
         source = WholeDataset(request=request, decoder=decoder)
-        if not is_unprepared(request.ref.storage(), request.ref):
+        try:
             # Raise errors of the index, and of documents that the caller names, here.
             _ = source.samples
             _ = request.ref.dataset_config and source.folder.config
             _ = request.ref.split_config and source.folder.split
             return _Opened((Leaf(source),))
+        except StorageError:
+            if not is_unprepared(request.ref.storage(), request.ref):
+                raise
     folder = tempfile.mkdtemp(prefix=TEMPORARY_INDEX)
     try:
         shards = index_tars(path, folder)
@@ -137,8 +140,12 @@ def _leaves_of_mix(request: LoadRequest, decoder: SampleDecoder | None) -> Itera
 class _IndexFolder:
     """The temporary folder of an index, which is removed with the last dataset of this process that reads it."""
 
+    living: ClassVar[weakref.WeakValueDictionary[str, _IndexFolder]] = weakref.WeakValueDictionary()
+    """Those of this process by path, for copies by pickle."""
+
     def __init__(self, path: str) -> None:
         self.path = path
+        self.living[path] = self
         weakref.finalize(self, _remove, path, os.getpid())
 
 
@@ -189,7 +196,7 @@ class OpenedDataset(NumberedSamples[Any]):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         folder = state.pop("_index_folder")
-        self.__dict__.update(state, _index_folder=None)
+        self.__dict__.update(state, _index_folder=_IndexFolder.living.get(folder or ""))
         if folder is not None and not os.path.exists(folder):
             self._open()  # the process that scanned the tar files has ended
 
@@ -230,18 +237,16 @@ class OpenedDataset(NumberedSamples[Any]):
         numbers: list[int] = self._numbers_of(np.array(self._positions_of(key), np.int64)).tolist()
         return numbers
 
+    _key_hint = "keys are written as dataset.key(0) shows them: '<shard>/<key>', or the key alone"
+
     def _guess(self, key: str) -> str:
-        error = unknown_key_error([self._leaves[0].first], [key], at="") if len(self._leaves) == 1 else None
-        return "" if error is None or "; did" not in error.message else f"; did{error.message.rpartition('; did')[2]}"
+        near = nearest_key(self._leaves[0].first, key) if len(self._leaves) == 1 else None
+        return "" if near is None else f"; did you mean {near!r}?"
 
     def key(self, number: int) -> str:
         """Return the key of a sample, ``<shard>/<key>``, without reading it; of a row of a join, its first one's."""
         leaf, index = self._place(number)
         return leaf.first.index.full_key(int(leaf.numbers(np.array([index]))[0]))
-
-    @cached_property
-    def _first_positions(self) -> list[int]:
-        return [0, *accumulate(leaf.source.samples for leaf in self._leaves)][:-1]
 
     def _place(self, number: int) -> tuple[Leaf, int]:
         """Return the dataset of a sample, and its number in the index or join."""
@@ -250,7 +255,7 @@ class OpenedDataset(NumberedSamples[Any]):
 
     def _indexes(self) -> Iterator[tuple[Leaf, IntArray | None]]:
         """Yield each dataset with the numbers of its samples in the first dataset's index; None for all, in order."""
-        for leaf, first in zip(self._leaves, self._first_positions, strict=True):
+        for leaf, first in zip(self._leaves, self._reader.picking.starts, strict=True):
             source = leaf.source
             if self._chosen is None and isinstance(source, WholeDataset):
                 yield leaf, None
@@ -292,12 +297,15 @@ class OpenedDataset(NumberedSamples[Any]):
         Raises:
             Exception: As for a single sample.
         """
+        excluded = np.empty(0, np.int64) if include_excluded else self._excluded_positions
 
         def kept(numbers: IntArray) -> IntArray:
             positions = self._positions(numbers)
-            if include_excluded or not len(self._excluded_positions):
+            if not len(excluded):
                 return positions
-            return positions[~np.isin(positions, self._excluded_positions)]
+            rows = np.minimum(excluded.searchsorted(positions), len(excluded) - 1)  # np.isin would sort all of them
+            others: IntArray = positions[excluded[rows] != positions]
+            return others
 
         for raw, _ in self._reader.picking.stream(range(len(self)), kept):
             try:
@@ -411,7 +419,7 @@ class OpenedDataset(NumberedSamples[Any]):
             query = replace(query, split_parts=(split_part,))
         by_key = None if keys is None else self._of_keys([keys] if isinstance(keys, str) else list(keys))
         pieces = [np.empty(0, np.int64)]
-        for number, (leaf, first) in enumerate(zip(self._leaves, self._first_positions, strict=True)):
+        for number, (leaf, first) in enumerate(zip(self._leaves, self._reader.picking.starts, strict=True)):
             if split_part is not None and is_mix and leaf.split != split_part:
                 continue
             indexes = None

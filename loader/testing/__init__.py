@@ -19,5 +19,8 @@ They need pytest. A module of tests derives a class from a suite, and defines it
 from __future__ import annotations
 
 import lazy_loader
+import pytest
+
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("dataset", "stage", "storage")))  # show values
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -179,13 +179,13 @@ def unknown_key_error(folders: Sequence[Dataset], keys: Sequence[str], *, at: st
         hint = f"keys are the numbers from 0 to {len(folder.index) - 1}"
     shown = ", ".join(map(repr, keys[:_MAX_UNKNOWN]))
     more = f" and {len(keys) - _MAX_UNKNOWN:,} more" if len(keys) > _MAX_UNKNOWN else ""
-    near = _nearest_key(folder, keys[0]) if len(keys) == len(folders) == 1 else None
+    near = nearest_key(folder, keys[0]) if len(keys) == len(folders) == 1 else None
     return ConfigError(
         f"there is no sample {shown}{more}" + (f"; did you mean {near!r}?" if near else ""), at=at, hint=hint
     )
 
 
-def _nearest_key(folder: Dataset, key: str) -> str | None:
+def nearest_key(folder: Dataset, key: str) -> str | None:
     """Return the most similar key of the shard that a key names, or of the first shards."""
     index = folder.index
     if isinstance(folder, SingleFile):

@@ -71,13 +71,16 @@ class _Picking:
 
     Args:
         definition: The reader.
+
+    Attributes:
+        starts: The position of the first sample of each source.
     """
 
     def __init__(self, definition: PickDataset) -> None:
         self._definition = definition
         self._sources = definition.sources
         counts = tuple(source.samples for source in definition.sources)
-        self._starts = np.cumsum((0, *counts))[:-1].tolist()
+        self.starts = np.cumsum((0, *counts))[:-1].tolist()
         self._order = SequentialPass(counts, lanes=1)
         self._table = definition.opened
         self._shard_starts: dict[int, list[int]] = {}
@@ -132,8 +135,8 @@ class _Picking:
 
     def index_of(self, position: int) -> tuple[int, int]:
         """Return the number of a sample's source, and its number in the index."""
-        number = bisect_right(self._starts, position) - 1
-        return number, self._table.index_number(number, position - self._starts[number])
+        number = bisect_right(self.starts, position) - 1
+        return number, self._table.index_number(number, position - self.starts[number])
 
     def _starts_of_shards(self, number: int, source: DatasetSource) -> list[int]:
         starts = self._shard_starts.get(number)

@@ -37,13 +37,11 @@ from .permutation import (
 )
 from .prebatched_pass import (
     PrebatchedPass as PrebatchedPass,
+    SequentialPass as SequentialPass,
     samples_of_batch as samples_of_batch,
 )
 from .repeated_order import (
     RepeatedOrder as RepeatedOrder,
-)
-from .sequential_pass import (
-    SequentialPass as SequentialPass,
 )
 from .source_order import (
     SLICES_PER_LANE as SLICES_PER_LANE,

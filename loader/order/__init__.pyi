@@ -4,10 +4,8 @@ from .blend import (
     BlendOrder as BlendOrder,
     quantise_weights as quantise_weights,
 )
-from .dealt_order import (
-    DealtOrder as DealtOrder,
-)
 from .edited_order import (
+    DealtOrder as DealtOrder,
     EditedLane as EditedLane,
     EditedOrder as EditedOrder,
     MixHistory as MixHistory,

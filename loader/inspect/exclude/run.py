@@ -17,7 +17,7 @@ from ...metadataset.chosen_samples import ChosenSamples, choose_samples
 from ...metadataset.datasets import OpenDataset
 from ..lint import LintRequest, run_lint
 from ..stats import StatsRequest, collect_stats
-from .opened import check_single, check_writable, open_prepared
+from .history import check_single, check_writable, open_prepared
 
 _MAX_SHOWN = 10
 

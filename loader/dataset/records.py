@@ -11,7 +11,7 @@ from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..errors import EmptyDatasetError
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.providers import data_path
+from ..format.documents.providers import data_path, format_of
 from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.index.layout import ShardEntry
 from ..format.index.locations import SampleLocations
@@ -40,7 +40,7 @@ class RecordDataset(Dataset):
 
     @property
     def format(self) -> str:
-        return self.records.format or "jsonl"  # a folder without files has no format
+        return format_of(next(iter(self.shard_counts)))
 
     def parts(self, sample: int) -> list[PartPlace]:
         return [PartPlace(name, len(data), None) for name, data in self._bytes(sample).items()]
@@ -153,9 +153,13 @@ class SingleFile(RecordDataset):
 
 
 def as_bytes(value: Any) -> bytes:
-    """Return the bytes of a part: those of a text in UTF-8, and those of other values as JSON."""
+    """Return the bytes of a part: those of a text in UTF-8, and those of other values as JSON; an array is a list."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
-    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass")
+    return json.dumps(value, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
+
+
+def _plain(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else str(value)  # an array's text leaves out numbers

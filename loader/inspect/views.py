@@ -49,7 +49,7 @@ def open_views(request: PreviewRequest) -> SampleViews:
 def _open_mix(request: PreviewRequest) -> SampleViews:
     """View the samples of a metadataset; without split parts, those of the split train, or of the first one."""
     # Imported late: only metadatasets need the planner.
-    from ..metadataset.leaf_errors import named_by
+    from ..metadataset.leaf_samples import named_by
     from ..metadataset.plans.plan_leaves import plan_splits
     from .leaf_views import open_leaf_views
 

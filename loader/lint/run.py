@@ -26,9 +26,8 @@ from .metadata import (
 )
 from .record_folder import RecordShardLint
 from .report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
-from .running import RunningLint
 from .samples import media_note
-from .task import DecodeTasks, LintChecker, LintTask
+from .task import DecodeTasks, LintChecker, LintTask, RunningLint
 
 _STALE = frozenset(("E005", "E101", "E102", "E104", "E105", "E109"))
 """Findings about a shard after which the index may have wrong offsets, so that every part would fail to decode."""

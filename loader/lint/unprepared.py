@@ -18,10 +18,9 @@ from ..format.prepare.shards import compressed_warning
 from ..storage import FileInfo, Storage
 from .metadata import check_duplicate_keys, check_part_names, unreadable_dataset
 from .report import CheckedTask, Finding, LintProgress, LintReport, SampleCheck, take_pictures
-from .running import RunningLint
 from .samples import SampleLint, media_note
 from .shard import check_archive, check_parts, read_all
-from .task import DecodeTasks, LintTask
+from .task import DecodeTasks, LintTask, RunningLint
 
 
 def lint_tars(

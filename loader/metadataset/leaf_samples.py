@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
-from ..errors import ConfigError
+from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
@@ -158,3 +159,22 @@ def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
     if stop > start:
         return f"all {stop - start} samples of {what} are excluded"
     return f"{'the subset of ' if leaf.request.subset else ''}{what} has no samples"
+
+
+# Name the place in a metadataset in the errors of a leaf that cannot be opened.
+
+
+@contextmanager
+def named_by(leaf: LeafPlan, file: str) -> Iterator[None]:
+    """Add the place that references a leaf to the errors of a block; those of a join name theirs.
+
+    Args:
+        leaf: The leaf; without a place, the errors stay as they are.
+        file: The metadataset.
+    """
+    try:
+        yield
+    except EnergonError as error:
+        if leaf.place and leaf.join is None:
+            error.at = f"{error.at or leaf.path}, named by {leaf.place} in {file}"
+        raise

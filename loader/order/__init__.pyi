@@ -4,10 +4,8 @@ from .blend import (
     BlendOrder as BlendOrder,
     quantise_weights as quantise_weights,
 )
-from .dealt_order import (
-    DealtOrder as DealtOrder,
-)
 from .edited_order import (
+    DealtOrder as DealtOrder,
     EditedLane as EditedLane,
     EditedOrder as EditedOrder,
     MixHistory as MixHistory,
@@ -37,13 +35,11 @@ from .permutation import (
 )
 from .prebatched_pass import (
     PrebatchedPass as PrebatchedPass,
+    SequentialPass as SequentialPass,
     samples_of_batch as samples_of_batch,
 )
 from .repeated_order import (
     RepeatedOrder as RepeatedOrder,
-)
-from .sequential_pass import (
-    SequentialPass as SequentialPass,
 )
 from .source_order import (
     SLICES_PER_LANE as SLICES_PER_LANE,

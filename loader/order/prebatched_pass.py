@@ -10,7 +10,6 @@ from ..arrays import IntArray
 from ..cached_property import cached_property
 from .finite_pass import FinitePass
 from .repeated_order import RepeatedOrder
-from .sequential_pass import SequentialPass
 from .stream_order import Located, check_lane, check_range
 
 
@@ -160,3 +159,61 @@ def samples_of_batch(order: RepeatedOrder | PrebatchedPass, batch: int, batch_si
     start = batch // order.lanes * batch_size
     stop = start + batch_size
     return lane.locate(start, stop if lane.length is None else min(stop, lane.length))
+
+
+# One unshuffled pass for validation: source after source, each sample once.
+
+
+@dataclass(frozen=True)
+class SequentialPass:
+    """The concatenated sources, cut into lanes of neighbours; lane j has samples ``[n · j / L, n · (j + 1) / L)``.
+
+    Args:
+        samples: Number of samples of each source.
+        lanes: Number of lanes of the run.
+
+    Raises:
+        ValueError: There is no lane, or a number of samples is below 0.
+
+    >>> source, epoch, sample = SequentialPass((2, 3), lanes=2).lane(1).locate(0, 3)
+    >>> source.tolist(), sample.tolist()
+    ([1, 1, 1], [0, 1, 2])
+    """
+
+    samples: tuple[int, ...]
+    lanes: int
+
+    def __post_init__(self) -> None:
+        if self.lanes < 1 or min(self.samples, default=0) < 0:
+            raise ValueError(f"expected at least 1 lane and no source below 0 samples, found {self}")
+
+    @property
+    def batches(self) -> None:
+        """None: stages that drop or regroup samples decide how many micro-batches a lane makes."""
+
+    def lane(self, number: int) -> _SequentialLane:
+        """Return the stream of a lane."""
+        check_lane(number, self.lanes)
+        total = sum(self.samples)
+        return _SequentialLane(self, range(total * number // self.lanes, total * (number + 1) // self.lanes))
+
+    def locate(self, place: IntArray) -> Located:
+        """Return the samples at places of the concatenated sources, shape (m,)."""
+        ends = np.cumsum(np.array(self.samples, dtype=np.int64))
+        source = np.searchsorted(ends, place, side="right")
+        starts = ends - np.array(self.samples, dtype=np.int64)
+        return source, np.zeros(len(place), dtype=np.int64), place - starts[source]
+
+
+class _SequentialLane:
+    def __init__(self, order: SequentialPass, places: range) -> None:
+        self._order = order
+        self._places = places
+
+    @property
+    def length(self) -> int:
+        return len(self._places)
+
+    def locate(self, start: int, stop: int) -> Located:
+        check_range(start, stop, self.length)
+        return self._order.locate(self._places.start + np.arange(start, stop))

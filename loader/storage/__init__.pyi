@@ -9,7 +9,6 @@ from .durable_copy import (
     temporary_name as temporary_name,
 )
 from .epath import EPath as EPath
-from .file_stream import AscendingFile as AscendingFile, FileStream as FileStream, UnannouncedReads as UnannouncedReads
 from .local import LocalStorage as LocalStorage
 from .memory_map import map_file as map_file
 from .protocol import (
@@ -32,6 +31,7 @@ from .remote import (
     remember_options as remember_options,
     use_rust_here as use_rust_here,
 )
+from .remote_path import AscendingFile as AscendingFile, FileStream as FileStream, UnannouncedReads as UnannouncedReads
 from .urls import (
     SplitStorage as SplitStorage,
     hint_of_missing as hint_of_missing,

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from ...errors import ConfigError, StorageError
-from .key_origins import KeyOrigin, origin_of_row
-from .samples import read_keys
+from .samples import KeyOrigin, origin_of_row, read_keys
 
 _COLUMNS = ("key", "__key__", "sample", "name")
 

@@ -10,8 +10,7 @@ from ...format.dataset_ref import DatasetRef
 from ...format.documents.next_command import command_for_folder, quoted
 from ...format.documents.providers import is_tar_file
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
-from ...format.prepare.folder_content import count_text
-from ...format.prepare.shards import find_shards
+from ...format.prepare.shards import count_text, find_shards
 from ...format.unfinished import check_finished
 from ...storage import FileInfo, Storage, open_parent, open_storage
 

@@ -16,8 +16,8 @@ from ...accounting.large_parts import is_limited
 from ...errors import ConfigError
 from ...storage import RemoteStorage, Storage
 from ..carry import NextValues, carry_to_next_index
-from ..cluster.complete import check_complete
 from ..cluster.part_plan import check_not_planned
+from ..cluster.share import check_complete
 from ..compat.files import STAGED_SQLITE, stale_compat_files
 from ..contents.findings import Contents
 from ..contents.sampler import ContentSampler

@@ -25,9 +25,8 @@ from ...pipeline.stages.blend import BlendDataset
 from ...training.datasets.get_datasets import get_train_dataset
 from ...training.datasets.planned_encoder import PlannedEncoder
 from ...training.states import RunSteps
-from .readers_and_blends import blends_in, first_blend, readers_in
 from .run_request import RunRequest
-from .volume_mix import VolumeMix
+from .volume_mix import VolumeMix, blends_in, first_blend, readers_in
 
 _BATCHES_TOGETHER = 1024
 _FIRST_POSITIONS, _MAX_POSITIONS, _GROWTH = 1 << 8, 1 << 18, 4  # at a time

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...convert import sources
 from ...errors import ConfigError, EnergonError, StorageError
-from ...format.columns.column_files import read_record
+from ...format.columns.column import read_record
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
@@ -23,7 +23,7 @@ from ...format.documents.providers import is_metadataset
 from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.open_join import open_join
-from ...metadataset.leaf_errors import named_by
+from ...metadataset.leaf_samples import named_by
 from ...metadataset.plans.blend_units import SAMPLES
 from ...metadataset.plans.plan_leaves import plan_request
 from ...pipeline.contract.iterated import warn_once

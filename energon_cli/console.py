@@ -19,6 +19,8 @@ from .settings import break_between_words, name_program, output_settings
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from loader.accounting import Account, AccountEntry
+
 
 _PIPED_WIDTH = 120
 _TRUECOLOR_TERMS = ("alacritty", "foot", "rxvt", "screen", "tmux", "vte", "wezterm", "xterm")
@@ -211,3 +213,34 @@ def write_file(path: str, content: bytes, *, hint: str) -> None:
         from loader.errors import StorageError
 
         raise StorageError(f"cannot write: {error.strerror}", path=path, hint=hint) from error
+
+
+# Show what became of a command's input: a line for each reason on standard error.
+
+
+def show_account(account: Account) -> None:
+    """Print what was left out and what failed, a line for each reason; nothing if everything was used."""
+    from loader.errors import escape_controls
+
+    from .console import error_console
+    from .settings import output_settings
+
+    console = error_console()
+    if account.hidden and output_settings().verbosity:
+        console.print(f"not counted: {account.hidden:,} hidden files and folders, and index files")
+    if account.is_complete:
+        return
+    for fate, entries in (("left out", account.left_out), ("failed", account.failed)):
+        for entry in entries:
+            console.print(f"{fate}: {escape_controls(_line(entry))}", style="yellow")
+    console.print("energon rule CODE explains a code", style="dim")
+
+
+def _line(entry: AccountEntry) -> str:
+    from loader.accounting import REASONS
+    from loader.inspect import format_bytes, plural
+
+    size = f" ({format_bytes(entry.size_bytes)})" if entry.size_bytes else ""
+    example = f", first {entry.example}" if entry.count > 1 else f": {entry.example}"
+    counted = plural(entry.count, entry.unit.removesuffix("s"))
+    return f"{counted}{size}, {REASONS[entry.reason]}{example if entry.example else ''} [{entry.reason}]"

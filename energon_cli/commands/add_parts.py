@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..account import show_account
 from ..command import energon_command
+from ..console import show_account
 from ..options import shared_options
 
 if TYPE_CHECKING:

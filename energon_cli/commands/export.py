@@ -101,8 +101,7 @@ def copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool
     from loader.convert.exporting import export_samples
     from loader.inspect import format_bytes, plural
 
-    from ..account import show_account
-    from ..console import print_json, show_note
+    from ..console import print_json, show_account, show_note
     from ..progress import ProgressBar
 
     with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..account import show_account
 from ..command import energon_command
+from ..console import show_account
 from ..dataset_path import check_ref, dataset_options
 from ..options import shared_options, shuffle_options
 from ..query_options import copy_options

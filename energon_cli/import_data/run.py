@@ -37,8 +37,7 @@ from loader.inspect import (
 )
 from loader.storage import open_storage
 
-from ..account import show_account
-from ..console import error_console, output_console, print_json, show_note, show_warning
+from ..console import error_console, output_console, print_json, show_account, show_note, show_warning
 from ..prepare.history import AnswerHistory
 from ..prepare.prompts import no_echo
 from ..prepare.report import show_files

@@ -29,7 +29,7 @@ class _Leave(Exception):  # noqa: N818 - a wish of the user
 
 def no_echo(*, enabled: bool) -> AbstractContextManager[Any]:
     """Keep the terminal from showing keys that are typed between two prompts; they answer none."""
-    from ..preview.raw_mode import RawMode
+    from ..preview.keys import RawMode
 
     return RawMode(sys.stdin.fileno(), on_change=lambda: None) if enabled else nullcontext()
 

@@ -34,8 +34,7 @@ from loader.inspect import (
 )
 from loader.storage import open_storage
 
-from ..account import show_account
-from ..console import error_console, output_console, print_json, show_note, show_warning
+from ..console import error_console, output_console, print_json, show_account, show_note, show_warning
 from ..progress import ProgressBar
 from .choices import needs_contents, resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags, split_of_flags

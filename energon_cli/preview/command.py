@@ -17,9 +17,8 @@ from ..command import energon_command
 from ..dataset_path import check_ref, dataset_options
 from ..options import shared_options, shuffle_options
 from .ahead import AheadWorker
-from .keys import Keyboard
+from .keys import Keyboard, RawMode
 from .notes import Notes
-from .raw_mode import RawMode
 from .render import terminal_space
 from .screen import Screen
 from .walk import Walk

@@ -49,7 +49,7 @@ class Terminal:
 
 @cache
 def _ask_once() -> Terminal:
-    from .raw_mode import RawMode
+    from .keys import RawMode
 
     descriptor = sys.stdin.fileno()
     keyboard = Keyboard(descriptor)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..errors import ConfigError, EmptyDatasetError
-from ..format.columns.column_files import column_names
+from ..format.columns.column import column_names
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from ..format.documents.dataset_files import current_split_file, read_split_config

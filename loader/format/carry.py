@@ -11,8 +11,15 @@ import numpy as np
 from ..arrays import IntArray
 from ..errors import ConfigError, EnergonError
 from ..storage import Storage
-from .columns.column import Column, read_column, write_again, write_column_files
-from .columns.column_files import column_names, read_record, shards_digest
+from .columns.column import (
+    Column,
+    column_names,
+    read_column,
+    read_record,
+    shards_digest,
+    write_again,
+    write_column_files,
+)
 from .filters.files import FilterFiles, filter_names
 from .filters.rows import FilteredShard, FilterRows
 from .index.layout import ShardEntry

@@ -46,7 +46,7 @@ from .prepare_choices import (
     view_first_sample as view_first_sample,
     with_printed_names as with_printed_names,
 )
-from .report import show_facts as show_facts
+from .report import print_part_sets as print_part_sets, print_table as print_table, show_facts as show_facts
 from .sample_view import (
     PreviewRequest as PreviewRequest,
     SampleView as SampleView,
@@ -61,7 +61,6 @@ from .sampled_contents import (
     field_map_warnings as field_map_warnings,
     inspect_folder as inspect_folder,
 )
-from .tables import print_part_sets as print_part_sets, print_table as print_table
 from .text import (
     format_bytes as format_bytes,
     format_count as format_count,

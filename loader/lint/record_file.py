@@ -111,9 +111,8 @@ def _check_documents(file: TokenFile, total: int) -> Iterator[Step]:
 
 def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Generator[Step, None, int]:
     """Check the footer of a Parquet file, and decode each row group; return the number of rows."""
-    from ..format.parquet.row_cache import CACHED_BYTES
     from ..format.parquet.row_file import RowFile
-    from ..format.parquet.row_groups import RowGroups
+    from ..format.parquet.row_groups import CACHED_BYTES, RowGroups
 
     try:
         file = RowFile(storage, name)

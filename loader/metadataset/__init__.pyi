@@ -1,12 +1,10 @@
 # The public names of this package, each with the module that defines it.
 
-from .chosen_samples import (
-    ChosenSamples as ChosenSamples,
-    choose_samples as choose_samples,
-)
 from .datasets import (
+    ChosenSamples as ChosenSamples,
     NamedDataset as NamedDataset,
     OpenDataset as OpenDataset,
+    choose_samples as choose_samples,
     named_datasets as named_datasets,
     open_datasets as open_datasets,
 )

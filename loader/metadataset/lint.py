@@ -11,7 +11,7 @@ from itertools import product
 
 from ..dataset.opening import folder_at
 from ..errors import ConfigError, EnergonError
-from ..format.columns.column_files import column_names
+from ..format.columns.column import column_names
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file

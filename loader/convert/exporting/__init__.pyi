@@ -6,7 +6,7 @@ from .run import (
     ExportRequest as ExportRequest,
     export_samples as export_samples,
 )
-from .values import (
+from .writers import (
     file_name as file_name,
     key_of as key_of,
     split_file_name as split_file_name,

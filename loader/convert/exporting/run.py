@@ -18,14 +18,12 @@ from ...errors import ConfigError, FormatError
 from ...format.dataset_ref import DatasetRef
 from ...format.tar.names import decode_name, is_outside_name, printable, split_member_name
 from ...format.tar.scan import TarScan, read_members
-from ...metadataset.chosen_samples import ChosenSamples, choose_samples
-from ...metadataset.datasets import named_datasets, open_datasets
+from ...metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
 from ...storage import LocalStorage
 from ..sources.dataset import kept_parts, splits_of_samples
 from .new_output import NewFolder, raise_unwritable
 from .tables import HuggingFaceWriter, ParquetWriter
-from .values import cell_kinds
-from .writers import ExportedSample, FilesWriter, JsonlWriter, SampleWriter, TarWriter
+from .writers import ExportedSample, FilesWriter, JsonlWriter, SampleWriter, TarWriter, cell_kinds
 
 FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""

@@ -10,8 +10,7 @@ from typing import Any, Self
 
 from ...errors import ConfigError
 from .new_output import NewFolder, new_file
-from .values import CellKind, as_cell, file_name
-from .writers import ExportedSample
+from .writers import CellKind, ExportedSample, as_cell, file_name
 
 _GROUP_BYTES = 32 << 20  # of a row group; readers hold a group at a time
 _GROUP_ROWS = 10_000

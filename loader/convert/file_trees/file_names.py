@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ..rows.row import unique_part
-from ..tables.table_files import EXTENSIONS
+from ..tables.named_files import EXTENSIONS
 
 TAR_ENDINGS = (".tar", ".tgz", ".tar.gz", ".tbz2", ".tar.bz2", ".txz", ".tar.xz", ".tar.zst", ".tar.lz4")
 """Endings of tar files, compressed ones included."""

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, cast
 from PIL import Image, UnidentifiedImageError
 
 from ...errors import SampleError
-from ...format.media.picture_bits import PictureBits, as_16_bits, picture_bits, to_8_bits
+from ...format.media.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
 from ..annotations.picture_change import TRANSPOSES, PictureChange
 from ..writing.shard_file import FileContents
 

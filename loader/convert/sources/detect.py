@@ -22,7 +22,7 @@ from ..file_trees.groupings import GroupBy
 from ..file_trees.survey import TreeOptions, UnclearDataError
 from ..rows.row import CellRef
 from ..tables.columns import Columns, FoundColumn
-from ..tables.table_files import EXTENSIONS
+from ..tables.named_files import EXTENSIONS
 from .archives import TarSource
 from .coco import CocoSource
 from .conversations import ConversationsSource, VqaSource

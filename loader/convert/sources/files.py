@@ -31,7 +31,7 @@ from ..file_trees.table_files import TableFiles
 from ..file_trees.tree import UNREADABLE, FileTree, FolderTree, TarTree, ZipTree, open_zip
 from ..rows.row import CellRef, Row, key_of_path, unique_part
 from ..tables.columns import Columns
-from ..tables.table_files import EXTENSIONS, split_of_name
+from ..tables.named_files import EXTENSIONS, split_of_name
 from .archives import TarSource, plain_tar, tar_files, webdataset_rows
 from .hugging_face import HuggingFaceSource
 from .source import CellReader, Listing, NoCells, SampleProposal, Source

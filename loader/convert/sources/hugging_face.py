@@ -15,9 +15,8 @@ from ..tables.arrow_cells import ArrowCells
 from ..tables.arrow_files import Batch
 from ..tables.arrow_rows import list_table, survey_columns
 from ..tables.columns import TableColumn
-from ..tables.named_files import NamedFiles
+from ..tables.named_files import EXTENSIONS, NamedFiles
 from ..tables.names import split_part
-from ..tables.table_files import EXTENSIONS
 from .source import CellReader, Listing
 from .table_source import ArrowTableSource, TableSource
 

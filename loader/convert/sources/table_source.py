@@ -23,7 +23,7 @@ from ..tables.arrow_files import open_table
 from ..tables.arrow_rows import list_table, survey_columns
 from ..tables.columns import Columns, FoundColumn, TableColumn, TableLayout
 from ..tables.detect import find_layout
-from ..tables.named_files import NamedFiles
+from ..tables.named_files import NamedFiles, TableFile, list_table_files
 from ..tables.part_values import RowMaker
 from ..tables.records import (
     DelimitedReader,
@@ -33,7 +33,6 @@ from ..tables.records import (
     parse_record,
     read_json_lines,
 )
-from ..tables.table_files import TableFile, list_table_files
 from .source import Listing, Source
 
 

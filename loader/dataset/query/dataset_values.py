@@ -11,8 +11,7 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...errors import ConfigError
-from ...format.columns.column import Column, open_column
-from ...format.columns.column_files import column_of
+from ...format.columns.column import Column, column_of, open_column
 from ...format.documents.messages import did_you_mean, nearest_names
 from ...format.documents.value_name import INDEX_COLUMNS, ValueName, values_meant
 from ...format.nv_meta import FOLDER, TEMPORARY_INDEX

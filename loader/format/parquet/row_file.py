@@ -15,8 +15,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import FormatError, SampleError
 from ...storage import ReadableFile, Storage
-from .row_cache import row_cache, serials
-from .row_groups import PartialRow, RowGroups
+from .row_groups import PartialRow, RowGroups, row_cache, serials
 
 
 class RowFile:

@@ -34,8 +34,7 @@ from ..index.layout import (
     encode_part_sets,
 )
 from ..index.publish import stage_files
-from ..jsonl.index import IDX_SUFFIX, build_jsonl_index, open_jsonl_index, prepare_jsonl
-from ..jsonl.line_file import LINE
+from ..jsonl.index import IDX_SUFFIX, LINE, build_jsonl_index, open_jsonl_index, prepare_jsonl
 from ..jsonl.lines import BYTE_ORDER_MARK
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
 from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_files

@@ -153,7 +153,7 @@ def open_record_file(storage: Storage, name: str) -> RecordFile:
     # Imported late: a run with token files needs no parser of JSON, and one with JSONL files no pyarrow.
     match format_of(name):
         case "jsonl":
-            from ..jsonl.line_file import LineFile
+            from ..jsonl.index import LineFile
 
             return LineFile(storage, name)
         case "binidx":

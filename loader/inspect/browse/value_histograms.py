@@ -6,8 +6,7 @@ from typing import Any
 
 from ...dataset.opening import folder_at
 from ...dataset.query import Condition, SampleQuery
-from ...format.columns.column import open_column
-from ...format.columns.column_files import column_names
+from ...format.columns.column import column_names, open_column
 from ...format.dataset_ref import DatasetRef
 from ..stats import Distribution, StatsRequest, collect_stats
 

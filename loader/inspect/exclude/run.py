@@ -13,8 +13,7 @@ from ...dataset.exclusions.change import ExclusionPlan, exclude_samples, include
 from ...dataset.query import SampleQuery
 from ...errors import ConfigError, StorageError
 from ...format.dataset_ref import DatasetRef
-from ...metadataset.chosen_samples import ChosenSamples, choose_samples
-from ...metadataset.datasets import OpenDataset
+from ...metadataset.datasets import ChosenSamples, OpenDataset, choose_samples
 from ..lint import LintRequest, run_lint
 from ..stats import StatsRequest, collect_stats
 from .history import check_single, check_writable, open_prepared

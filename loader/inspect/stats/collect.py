@@ -19,8 +19,7 @@ from ...dataset.query import SampleQuery, find_samples
 from ...dataset.query.dataset_values import only_value
 from ...dataset.records import SingleFile
 from ...errors import ConfigError
-from ...format.columns.column import write_column
-from ...format.columns.column_files import BY_STATS, column_of, value_of_column
+from ...format.columns.column import BY_STATS, column_of, value_of_column, write_column
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import did_you_mean
 from ...format.documents.value_name import ValueName, parse_value_name, values_meant

@@ -15,7 +15,7 @@ from PIL import ImageColor
 from ...accounting.kinds import part_extension
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
-from ...format.media.picture_bits import DeepPixels
+from ...format.media.picture_traits import DeepPixels
 from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS, ImageForm
 from .part_decode import part_decoder, part_error

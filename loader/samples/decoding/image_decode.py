@@ -20,7 +20,7 @@ from PIL import Image
 
 from ...accounting.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
 from ...format.media.open_picture import check_pixels, open_picture, pixel_limit
-from ...format.media.picture_bits import DeepPixels, as_16_bits, to_8_bits
+from ...format.media.picture_traits import DeepPixels, as_16_bits, to_8_bits
 from ...lazy_torch import torch
 from ..trust import is_trusted, refuse
 

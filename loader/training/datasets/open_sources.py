@@ -14,7 +14,7 @@ from typing import Any
 
 from ...convert import sources
 from ...errors import ConfigError, EnergonError, StorageError
-from ...format.columns.column_files import read_record
+from ...format.columns.column import read_record
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean

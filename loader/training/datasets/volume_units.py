@@ -9,8 +9,7 @@ from typing import Any
 
 from ...cached_property import cached_property
 from ...errors import ConfigError
-from ...format.columns.column import Column, open_column
-from ...format.columns.column_files import column_names
+from ...format.columns.column import Column, column_names, open_column
 from ...format.documents.messages import nearest_hint
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource

@@ -11,8 +11,7 @@ import pytest
 
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError
-from loader.format.columns.column import Column, open_column, write_column
-from loader.format.columns.column_files import column_names
+from loader.format.columns.column import Column, column_names, open_column, write_column
 from loader.format.prepare.plan import PreparePlan, PrepareReport
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard, write_shards

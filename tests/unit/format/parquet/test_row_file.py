@@ -16,10 +16,9 @@ from pyarrow import parquet
 from loader.dataset.records import SingleFile
 from loader.errors import FormatError, SampleError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.parquet import row_cache, row_file, row_groups
-from loader.format.parquet.row_cache import RowCache
+from loader.format.parquet import row_file, row_groups
 from loader.format.parquet.row_file import RowFile
-from loader.format.parquet.row_groups import RowGroups
+from loader.format.parquet.row_groups import RowCache, RowGroups
 from loader.lint.record_file import lint_record_file
 from loader.storage import open_parent
 from tests.tables import row, write_rows
@@ -77,7 +76,7 @@ def test_the_cache_keeps_the_groups_that_were_used_last(
     path = write_rows(tmp_path / "x.parquet", range(21))
     reader = reader_of(path)
     table = parquet.ParquetFile(path).read_row_group(0)
-    monkeypatch.setattr(row_cache, "CACHED_BYTES", table.nbytes * 5 // 2)
+    monkeypatch.setattr(row_groups, "CACHED_BYTES", table.nbytes * 5 // 2)
     for number in (0, 7, 1, 14, 2, 8):
         reader.read_parts(number)
     assert decoded == [0, 1, 2, 1]
@@ -88,7 +87,7 @@ def test_the_cache_keeps_the_groups_that_were_used_last(
 def test_one_group_is_kept_even_if_it_is_larger_than_the_cache(
     tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_cache, "CACHED_BYTES", 1)
+    monkeypatch.setattr(row_groups, "CACHED_BYTES", 1)
     path = write_rows(tmp_path / "x.parquet", range(20))
     reader = reader_of(path)
     for number in (0, 1, 2, 9):
@@ -100,7 +99,7 @@ def test_one_group_is_kept_even_if_it_is_larger_than_the_cache(
 def test_facts(tmp_path: Path) -> None:
     facts = RowFile(*open_parent(write_rows(tmp_path / "x.parquet", range(20)))).facts()
     assert facts["columns"]["image"] == "binary"
-    assert facts["row_groups"]["count"] == 3
+    assert facts["row_cache"]["count"] == 3
 
 
 @pytest.mark.parametrize("size_bytes", [0, 3, 100, -1, -9])
@@ -153,7 +152,7 @@ def test_announced_rows_are_decoded_with_the_first_one_of_their_group(
     tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch, cache: RowCache
 ) -> None:
     """Without this, shuffled reading would decode a row group for each sample once the groups exceed the cache."""
-    monkeypatch.setattr(row_cache, "CACHED_BYTES", 1)
+    monkeypatch.setattr(row_groups, "CACHED_BYTES", 1)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
     reader.records.file(0).expect(order)
@@ -164,7 +163,7 @@ def test_announced_rows_are_decoded_with_the_first_one_of_their_group(
 
 
 def test_announced_rows_have_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: RowCache) -> None:
-    monkeypatch.setattr(row_cache, "READY_BYTES", 300)
+    monkeypatch.setattr(row_groups, "READY_BYTES", 300)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
     reader.records.file(0).expect(order)
@@ -179,8 +178,8 @@ def test_announced_rows_have_bounded_memory(tmp_path: Path, monkeypatch: pytest.
 def test_announced_rows_that_are_never_read_make_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: RowCache
 ) -> None:
-    monkeypatch.setattr(row_cache, "READY_BYTES", 300)
-    monkeypatch.setattr(row_cache, "_MAX_REFUSED", 20)
+    monkeypatch.setattr(row_groups, "READY_BYTES", 300)
+    monkeypatch.setattr(row_groups, "_MAX_REFUSED", 20)
     path = write_rows(tmp_path / "x.parquet", range(28))
     for _ in range(20):
         reader = reader_of(path)

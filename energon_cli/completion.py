@@ -13,8 +13,6 @@ from itertools import islice, takewhile
 import click
 from click.shell_completion import CompletionItem
 
-from loader.format import DatasetRef
-
 _MAX_CANDIDATES = 100
 _MAX_KEYS = 200_000  # of one shard: reading more would keep the shell waiting
 
@@ -92,6 +90,7 @@ def _names_of_parts(ctx: click.Context) -> Sequence[str]:
         with open(path, encoding="utf-8") as file:
             return list(yaml.safe_load(file)["splits"])
     from loader.dataset import folder_at
+    from loader.format import DatasetRef
 
     split = folder_at(DatasetRef(path, split_config=ctx.params.get("split_config") or "split.yaml")).split
     return [] if split is None else list(split.split_parts)

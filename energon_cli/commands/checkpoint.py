@@ -177,7 +177,6 @@ def migrate(
     from loader.inspect.runs import load_task_encoder, migrate_files
 
     from ..console import output_console, print_json, show_warning
-    from .checkpoint import note_dropped, read_states_to_convert, written_files
 
     read = read_states_to_convert(files, place)
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
@@ -241,7 +240,6 @@ def redist(
     from loader.training.states import redistribute_files
 
     from ..console import output_console, print_json
-    from .checkpoint import note_dropped, read_states_to_convert, written_files
 
     read = read_states_to_convert(files, place)
     done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=force_overwrite)

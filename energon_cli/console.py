@@ -220,11 +220,6 @@ def write_file(path: str, content: bytes, *, hint: str) -> None:
 
 def show_account(account: Account) -> None:
     """Print what was left out and what failed, a line for each reason; nothing if everything was used."""
-    from loader.errors import escape_controls
-
-    from .console import error_console
-    from .settings import output_settings
-
     console = error_console()
     if account.hidden and output_settings().verbosity:
         console.print(f"not counted: {account.hidden:,} hidden files and folders, and index files")

@@ -124,8 +124,8 @@ def note_dropped(done: Redistributed) -> None:
     """Show which contents of the files were not copied."""
     from ..console import show_note
 
-    if done.dropped:
-        names = ", ".join(done.dropped[:8]) + " …" * (len(done.dropped) > 8)
+    if done.left_out:
+        names = ", ".join(done.left_out[:8]) + " …" * (len(done.left_out) > 8)
         show_note(f"not copied, since only states are written: {names}")
 
 
@@ -177,7 +177,6 @@ def migrate(
     from loader.inspect.runs import load_task_encoder, migrate_files
 
     from ..console import output_console, print_json, show_warning
-    from .checkpoint import note_dropped, read_states_to_convert, written_files
 
     read = read_states_to_convert(files, place)
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
@@ -241,13 +240,12 @@ def redist(
     from loader.training.states import redistribute_files
 
     from ..console import output_console, print_json
-    from .checkpoint import note_dropped, read_states_to_convert, written_files
 
     read = read_states_to_convert(files, place)
     done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=force_overwrite)
     note_dropped(done)
     if as_json:
-        print_json(_document(done))
+        print_json(done)
         return
     text = f"converted {plural(done.ranks_before, 'rank')} to {done.ranks:,} at micro-batch {done.batch:,}: "
     text += written_files(done)
@@ -269,14 +267,3 @@ def _prompt_for_ranks(files: list[StateFile]) -> int:
             raise KeyboardInterrupt from None  # click raises Abort for Ctrl-C and for the end of the input
         raise click.UsageError(f"Pass --new-world-size N; allowed: {allowed}.") from None
     return asked
-
-
-def _document(done: Redistributed) -> dict[str, object]:
-    return {
-        "ranks_before": done.ranks_before,
-        "ranks": done.ranks,
-        "batch": done.batch,
-        "folder": done.folder,
-        "files": done.files,
-        "left_out": list(done.dropped),
-    }

@@ -103,7 +103,7 @@ def split(
             found = splitting.find_leaks(
                 path, group_by=group_by, part=duplicates_of, compute=compute, on_progress=bar.update
             )
-        print_json(_leak_document(found)) if as_json else _show_leaks(found, group_by)
+        print_json(found) if as_json else _show_leaks(found, group_by)
         click.get_current_context().exit(0 if found.is_clean else 1)
     plan = splitting.SplitPlan(
         path=path,
@@ -152,16 +152,6 @@ def _show(report: SplitReport, path: str, dry_run: bool) -> None:
         show_note(f"split by {report.by}; undo it: energon split {path} --undo")
 
 
-def _leak_document(found: LeakReport) -> dict[str, object]:
-    return {
-        "groups": found.groups,
-        "leaking_groups": found.leaking,
-        "leaking_samples": found.samples,
-        "overlapping_samples": found.overlapping,
-        "leaks": found.leaks,
-    }
-
-
 def _show_leaks(found: LeakReport, group_by: str | None) -> None:
     from loader.errors import escape_controls
 
@@ -172,7 +162,8 @@ def _show_leaks(found: LeakReport, group_by: str | None) -> None:
     for leak in found.leaks:
         parts = ", ".join(f"{part} {samples:,}" for part, samples in leak.samples.items())
         console.print(escape_controls(f"{leak.group}: {parts}"))
-    if found.overlapping:
-        console.print(f"{found.overlapping:,} samples are in several parts themselves")
-    verdict = f"{found.leaking:,} of {found.groups:,} {what} are in several parts, with {found.samples:,} samples"
+    if found.overlapping_samples:
+        console.print(f"{found.overlapping_samples:,} samples are in several parts themselves")
+    verdict = f"{found.leaking_groups:,} of {found.groups:,} {what} are in several parts"
+    verdict += f", with {found.leaking_samples:,} samples"
     console.print(verdict if not found.is_clean else f"no leaks: {found.groups:,} {what}, each in one part")

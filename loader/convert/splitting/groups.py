@@ -245,22 +245,22 @@ class LeakReport:
 
     Attributes:
         groups: Number of groups.
-        leaking: Number of groups in several parts.
-        samples: Number of samples in these.
-        leaks: The largest of them.
-        overlapping: Number of samples that are in several parts themselves.
+        leaking_groups: Number of groups in several parts.
+        leaking_samples: Number of samples in these.
+        overlapping_samples: Number of samples that are in several parts themselves.
+        leaks: The largest of these groups.
     """
 
     groups: int
-    leaking: int
-    samples: int
+    leaking_groups: int
+    leaking_samples: int
+    overlapping_samples: int
     leaks: tuple[Leak, ...]
-    overlapping: int
 
     @property
     def is_clean(self) -> bool:
         """True if the parts share nothing."""
-        return not self.leaking and not self.overlapping
+        return not self.leaking_groups and not self.overlapping_samples
 
 
 def find_leaks(
@@ -319,8 +319,8 @@ def leaks_of(groups: Groups, members: dict[str, IntArray], samples: int) -> Leak
     largest = leaking[np.argsort(-totals, kind="stable")][:_MAX_SHOWN]
     return LeakReport(
         groups=int((counts.sum(axis=1) > 0).sum()),
-        leaking=len(leaking),
-        samples=int(totals.sum()),
+        leaking_groups=len(leaking),
+        leaking_samples=int(totals.sum()),
         leaks=tuple(
             Leak(
                 group=groups.names[group],
@@ -328,5 +328,5 @@ def leaks_of(groups: Groups, members: dict[str, IntArray], samples: int) -> Leak
             )
             for group in largest.tolist()
         ),
-        overlapping=int((times > 1).sum()),
+        overlapping_samples=int((times > 1).sum()),
     )

@@ -69,6 +69,14 @@ class AliasFinder(MetaPathFinder, Loader):
         }
         vars(module).update(names, __all__=list(names))
 
+        def submodule(name: str) -> ModuleType:
+            """Import a submodule that code for megatron-energon uses without importing it."""
+            if f"{module.__name__}.{name}".removeprefix(f"{PACKAGE}.") not in MODULES:
+                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}", name=name, obj=module)
+            return import_module(f"{module.__name__}.{name}")
+
+        vars(module)["__getattr__"] = submodule
+
 
 def install() -> None:
     """Add the finder of these modules to those of Python."""

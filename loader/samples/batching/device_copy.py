@@ -93,8 +93,6 @@ class DeviceCopies:
 
     def _jpeg_decoder(self) -> Any:
         if self._decoder is None:
-            from .device_copy import jpeg_decoder
-
             self._decoder = jpeg_decoder(self._device)
         return self._decoder
 

@@ -59,7 +59,7 @@ class Redistributed:
         batch: The next micro-batch of the run.
         folder: The folder of the files.
         files: Their names, by rank.
-        dropped: The places of values that were not written, since they belong to no state.
+        left_out: The places of values that were not written, since they belong to no state.
     """
 
     ranks_before: int
@@ -67,7 +67,7 @@ class Redistributed:
     batch: int
     folder: str
     files: tuple[str, ...]
-    dropped: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 def list_state_files(folder: str | os.PathLike[str]) -> list[str]:
@@ -233,7 +233,7 @@ def rewrite_files(
         batch=min(part.batch for part in parts),
         folder=os.fspath(folder),
         files=tuple(names),
-        dropped=tuple(dropped),
+        left_out=tuple(dropped),
     )
 
 
@@ -267,7 +267,7 @@ def _rewrite_lightning(
         batch=min(part.batch for part in parts),
         folder=os.fspath(folder),
         files=(name,),
-        dropped=(),
+        left_out=(),
     )
 
 

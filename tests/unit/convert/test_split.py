@@ -111,10 +111,10 @@ def test_groups_of_a_stable_split_keep_their_part(dataset: Path, tmp_path: Path)
 
 def test_leaks_of_groups_and_of_equal_contents_are_counted(dataset: Path) -> None:
     found = find_leaks(str(dataset), group_by="json[site]")
-    assert (found.leaking, found.samples, found.overlapping) == (8, 40, 0)
+    assert (found.leaking_groups, found.leaking_samples, found.overlapping_samples) == (8, 40, 0)
     assert found.leaks[0].samples == {"train": 4, "val": 4}
     found = find_leaks(str(dataset))
-    assert (found.leaking, found.samples) == (1, 2)
+    assert (found.leaking_groups, found.leaking_samples) == (1, 2)
     assert found.leaks[0].group == "s_0.tar/copy_0"
     split_file(dataset).write_text(split_file(dataset).read_text() + "# \n")
     text = split_file(dataset).read_text().replace("exclude: []", "exclude: [s_0.tar/copy_0]")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from loader.dataset.opening import folder_at
-from loader.errors import ConfigError
+from loader.errors import ConfigError, StorageError
 from loader.format.filters.build import build_filter_index
-from loader.format.filters.files import filter_names
+from loader.format.filters.files import FilterFiles, filter_names
 from loader.format.prepare.plan import PreparePlan, PrepareReport
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
@@ -73,6 +73,28 @@ def test_a_damaged_filter_is_dropped(folder: Path) -> None:
     shard_path(folder, 1).unlink()
     assert [warning for warning in prepare(folder).warnings if "filter 'some' was dropped" in warning]
     assert filter_names(folder_at(folder).storage) == []
+
+
+def test_a_filter_whose_shards_have_another_order_than_the_index_moves_right(folder: Path) -> None:
+    files = FilterFiles.of_dataset(folder_at(folder).storage, "some")
+    counts = {"shard_003.tar": 1, "shard_002.tar": 1, "shard_001.tar": 2, "shard_000.tar": 2}
+    files.write(counts, iter([np.array([9, 14, 24, 25, 33, 34])]))
+    shard_path(folder, 1).unlink()
+    assert not [warning for warning in prepare(folder).warnings if "filter" in warning]
+    rows = folder_at(folder).open_filter("some")
+    assert rows.numbers(np.arange(len(rows))).tolist() == [3, 4, 14, 29]
+
+
+def test_a_full_disk_does_not_drop_a_filter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise StorageError("no space left on device")
+
+    monkeypatch.setattr(FilterFiles, "write", fail)
+    before = kept(folder)
+    shard_path(folder, 1).unlink()
+    with pytest.raises(StorageError, match="no space left"):
+        prepare(folder)
+    assert kept(folder) == before
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -200,6 +200,11 @@ def test_importing_it_imports_nothing_heavy(tmp_path: Path) -> None:
     assert run(code, folder=tmp_path) == "[]\n"
 
 
+def test_submodules_of_submodules_need_no_import(tmp_path: Path) -> None:
+    code = "import megatron.energon as e; print(e.flavors.captioning.__name__, hasattr(e.flavors, 'nothing'))"
+    assert run(code, folder=tmp_path) == "megatron.energon.flavors.captioning False\n"
+
+
 def test_every_submodule_is_an_attribute_of_the_package() -> None:
     found = {module.removeprefix(f"{ALIAS}.").partition(".")[0] for module in MODULES}
     assert found - {"alias_modules"} == megatron.energon._SUBMODULES

@@ -99,7 +99,7 @@ def test_one_group_is_kept_even_if_it_is_larger_than_the_cache(
 def test_facts(tmp_path: Path) -> None:
     facts = RowFile(*open_parent(write_rows(tmp_path / "x.parquet", range(20)))).facts()
     assert facts["columns"]["image"] == "binary"
-    assert facts["row_cache"]["count"] == 3
+    assert facts["row_groups"]["count"] == 3
 
 
 @pytest.mark.parametrize("size_bytes", [0, 3, 100, -1, -9])

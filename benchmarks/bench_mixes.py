@@ -142,7 +142,7 @@ def stretch(batches: Iterator[Any]) -> float:
 def key_costs(dataset: Path) -> dict[str, float]:
     """Return the microseconds of a look-up, without and with reading the part, as medians of several rounds."""
     store = DatasetFileStore(dataset)
-    index = loader.load_dataset(dataset).get_datasets(training=True).sources[0].folder.index  # type: ignore[attr-defined]
+    index = loader.load_dataset(dataset).get_datasets(training=True).sources[0].folder.first.tar_index
     names = [f"000_{number:08d}" for number in random.Random(0).sample(range(KEYS), LOOK_UPS)]
     works: dict[str, Callable[[str], Any]] = {
         "look-up": index.find_first_full,

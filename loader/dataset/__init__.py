@@ -4,6 +4,7 @@
 ``dataset.py``      a dataset: its documents, its samples by number, and the bytes of their parts
 ``tar.py``          a folder of tar shards
 ``records.py``      a folder of JSONL or Parquet files; a single JSONL, token or Parquet file
+``join.py``         datasets joined row by row
 ``unprepared/``     tar files without an index: scans, and their samples
 ``opening.py``      the dataset of a reference
 ``open_files.py``   the shards that stay open

@@ -55,6 +55,14 @@ class PartPlace(NamedTuple):
     offset: int | None
 
 
+class Member(NamedTuple):
+    """One dataset of a sample: the prefix of its parts' names, the dataset, and the sample's number there."""
+
+    prefix: str
+    dataset: Dataset
+    number: int
+
+
 class Dataset(ABC):
     """Samples by number, each with named parts; :func:`~.opening.dataset_at` opens one.
 
@@ -159,6 +167,34 @@ class Dataset(ABC):
         Raises:
             FormatError: The shard is not the indexed one, or ends within a part.
         """
+
+    # ------------------------------------------------------- samples of one dataset, as those of joined ones
+
+    @property
+    def first(self) -> Dataset:
+        """The dataset that has the keys, columns and filters: this one."""
+        return self
+
+    @property
+    def part_names(self) -> Sequence[str]:
+        """Names of the parts that samples may have."""
+        return self.index.part_names
+
+    def first_numbers(self, samples: IntArray) -> IntArray:
+        """Return the numbers of samples in the first dataset, shape (n,)."""
+        return samples
+
+    def with_first(self, numbers: IntArray) -> IntArray:
+        """Return the samples that have some numbers in the first dataset, ascending."""
+        return numbers
+
+    def members_of(self, sample: int) -> list[Member]:
+        """Return the datasets that a sample has parts in."""
+        return [Member("", self, sample)]
+
+    def find(self, key: str) -> list[int]:
+        """Return the samples that have a key, ascending."""
+        return self.index.find(key)
 
     # --------------------------------------------------------------------------------- samples by the thousand
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..dataset.join import JoinedDataset
 from ..dataset.opening import dataset_at
 from ..errors import EnergonError, TrustError
 from ..format.documents.subset import resolve_subset
@@ -100,9 +101,11 @@ class _Rows:
     """Rows of a join: the joined samples, or the members' samples if the joiner cannot run."""
 
     def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
-        self._rows = open_join(join)
-        self._start, self._stop = resolve_subset(leaf.request.subset, len(self._rows), at=f"{join.file}: {join.place}")
+        rows = open_join(join)
+        self._start, self._stop = resolve_subset(leaf.request.subset, len(rows), at=f"{join.file}: {join.place}")
         self._members = [_Member(member, number, request) for number, member in enumerate(join.members)]
+        folders = tuple(member.folder for member in self._members)
+        self._joined = JoinedDataset(folders, None, rows, file=join.file, place=join.place)
         self._names = [member.name for member in join.members]
         self._joiner: Callable[..., Any] | None = None
         self._refused: EnergonError | None = None
@@ -120,13 +123,11 @@ class _Rows:
         return self._stop - self._start
 
     def find(self, key: str) -> Sequence[int]:
-        numbers = self._members[0].folder.index.find(key)
-        found = np.flatnonzero(np.isin(self._rows[self._start : self._stop, 0], numbers))
-        return [int(row) for row in found]
+        return [row - self._start for row in self._joined.find(key) if self._start <= row < self._stop]
 
     def view(self, index: int, title: str) -> SampleView:
-        numbers = self._rows[self._start + index].tolist()
-        heading = f"{self._members[0].folder.index.full_key(numbers[0])}   {title}"
+        numbers = self._joined.rows[self._start + index].tolist()
+        heading = f"{self._joined.full_key(self._start + index)}   {title}"
         if self._joiner is None:
             return self._separately(numbers, heading)
         try:

@@ -64,8 +64,6 @@ def training_rows(order: TrainingOrder, start: int, stop: int) -> list[TrainingR
         ConfigError: There is no such rank, or an argument of the run is invalid.
         StorageError: A dataset is missing or not prepared.
     """
-    from ..runs.trace import key_of  # it imports torch, which the server does not need
-
     size, world = order.batch_size, order.world_size
     if size < 1 or world < 1:
         raise ConfigError(f"expected at least 1 sample and 1 rank, found {size} and {world}", hint="raise the numbers")
@@ -81,7 +79,7 @@ def training_rows(order: TrainingOrder, start: int, stop: int) -> list[TrainingR
         for position, (one, number) in enumerate(zip(source.tolist(), index.tolist(), strict=True)):
             if start <= batch * size + position < stop:
                 found = run.sources[one]
-                rows.append(TrainingRow(step, rank, position, found.request.path, key_of(found, number), number))
+                rows.append(TrainingRow(step, rank, position, found.request.path, found.full_key(number), number))
     return rows
 
 

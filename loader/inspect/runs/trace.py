@@ -15,8 +15,6 @@ from ...errors import ConfigError, StateError
 from ...order import GONE
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.reading.dataset_source import DatasetSource
-from ...pipeline.reading.joined_source import JoinedSource
-from ...pipeline.reading.source import Source
 from .planned_run import PlannedRun
 from .restored_run import RestoredRun, SamplePlace, samples_of
 
@@ -139,7 +137,7 @@ def _sample(
         rank=rank,
         position=position,
         dataset="" if source is None else source.request.path,
-        key="" if source is None else key_of(source, index),
+        key="" if source is None else source.full_key(index),
         index=index,
         epoch=epoch,
         lane=lane,
@@ -162,7 +160,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
         StateError: The run skipped, packed or generated samples, and has no log.
     """
     planned = run.run if isinstance(run, RestoredRun) else run
-    indexes = {number: _indexes_of_key(source, key) for number, source in enumerate(planned.sources)}
+    indexes = {number: source.find(key) for number, source in enumerate(planned.sources)}
     wanted = {number: np.array(some, np.int64) for number, some in indexes.items() if some}
     if not wanted:
         only = planned.sources[0] if len(planned.sources) == 1 else None
@@ -242,17 +240,3 @@ def _is_one_of(wanted: dict[int, IntArray], source: IntArray, index: IntArray) -
     for number, its_indexes in wanted.items():
         found |= (source == number) & np.isin(index, its_indexes)
     return found
-
-
-def key_of(source: Source, index: int) -> str:
-    """Return the key of a sample by its number in the index: ``<shard>/<key>``, or the number of a row."""
-    if isinstance(source, JoinedSource):
-        return key_of(source.members[0], int(source.rows[index][0]))
-    return source.full_key(index)
-
-
-def _indexes_of_key(source: Source, key: str) -> list[int]:
-    """Return the numbers of a key in the index of a source; empty if it has none."""
-    if isinstance(source, JoinedSource):
-        return np.flatnonzero(np.isin(source.rows[:, 0], _indexes_of_key(source.members[0], key))).tolist()
-    return list(source.folder.index.find(key)) if isinstance(source, DatasetSource) else []

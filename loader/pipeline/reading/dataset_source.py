@@ -227,16 +227,6 @@ class DatasetSource(Source):
         numbers = np.arange(stop) + np.repeat(firsts - begins, lengths)
         return numbers if self.filter is None else self.filter.numbers(numbers)
 
-    def place_of(self, index: int) -> str:
-        return self.folder.place_of(index)
-
-    def full_key(self, index: int) -> str:
-        return self.folder.full_key(index)
-
-    def find(self, key: str) -> list[int]:
-        """Return the numbers in the index of the samples that have a key, ascending."""
-        return self.folder.index.find(key)
-
     def identity(self) -> dict[str, Any]:
         folder, kept = self.folder, self.filter
         runs = folder.checksum(self._ranges, 0 if kept is None else kept.checksum)

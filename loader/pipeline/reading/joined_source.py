@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...dataset.join import JoinedDataset
 from ...dataset.open_files import OpenFiles
-from ...errors import EmptyDatasetError, FormatError
+from ...errors import EmptyDatasetError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...samples.building.sample_builder import RawSample
@@ -54,24 +55,12 @@ class JoinedSource(Source):
         """Numbers of the samples in their members' indexes, memory-mapped; shape (rows, members), -1 for none."""
         return self.open_rows()
 
-    def numbers(self, rows: IntArray) -> IntArray:
-        """Return the sample numbers of some rows in their members' indexes, shape (rows, members); -1 for none.
-
-        Raises:
-            FormatError: A member has no such sample.
-        """
-        numbers = np.asarray(self.rows[rows])
-        if (numbers[:, 0] < 0).any() or (numbers >= self._members_samples).any():
-            raise FormatError(
-                "the prepared rows of this join name samples that do not exist",
-                at=f"{self.request.path}: {self.place}",
-                hint=f"run: energon prepare {self.request.path}",
-            )
-        return numbers
-
     @cached_property
-    def _members_samples(self) -> IntArray:
-        return np.array([len(member.folder.index) for member in self.members])
+    def folder(self) -> JoinedDataset:
+        """The opened members, joined."""
+        rows = self.rows  # first: its errors name the join
+        members = tuple(member.folder for member in self.members)
+        return JoinedDataset(members, self.names, rows, file=self.request.path, place=self.place)
 
     @property
     def samples(self) -> int:
@@ -161,22 +150,6 @@ class JoinedSource(Source):
         sources = (member.named(one)["__sources__"] for member, one in pairs if one is not None)
         return {"__key__": "/", "__sources__": tuple(chain.from_iterable(sources))}
 
-    def place_of(self, index: int) -> str:
-        """Describe the location of a row's samples, without reading them."""
-        pairs = zip(self.members, self.rows[index].tolist(), strict=True)
-        return " with ".join(member.place_of(number) for member, number in pairs if number >= 0)
-
-    def full_key(self, index: int) -> str:
-        """Return ``shard/key`` of the first sample of a row."""
-        pairs = zip(self.members, self.rows[index].tolist(), strict=True)
-        return next(member.full_key(number) for member, number in pairs if number >= 0)
-
-    def find(self, key: str) -> list[int]:
-        """Return the rows whose primary sample has a key, ascending."""
-        numbers = self.members[0].find(key)
-        rows: list[int] = np.flatnonzero(np.isin(self.rows[:, 0], numbers)).tolist() if numbers else []
-        return rows
-
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other rows; compared when a state is restored."""
         start, stop = self._subset
@@ -244,7 +217,7 @@ class OpenJoins(OpenSources):
         sources, indexes = [source[rows[0]]], [index[rows[0]]]
         for number, join in self._joins.items():
             own = np.flatnonzero(source == number)
-            mapped = join.numbers(index[own])
+            mapped = join.folder.numbers(index[own])
             row, member = np.nonzero(mapped >= 0)
             rows.append(own[row])
             members.append(member)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...dataset.join import Samples
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.filters.rows import FilterRows
@@ -135,17 +136,22 @@ class Source(ABC):
     def named(self, raw: Any) -> dict[str, Any]:
         """Return the parts of a raw sample with its ``__key__`` and ``__sources__``, for the handlers of errors."""
 
+    @property
     @abstractmethod
+    def folder(self) -> Samples:
+        """The opened dataset, or the joined ones."""
+
     def place_of(self, index: int) -> str:
         """Describe the location of a sample by its number in the index, without reading it."""
+        return self.folder.place_of(index)
 
-    @abstractmethod
     def full_key(self, index: int) -> str:
         """Return ``shard/key`` of a sample by its number in the index, or what names it without an index."""
+        return self.folder.full_key(index)
 
-    @abstractmethod
     def find(self, key: str) -> list[int]:
         """Return the numbers in the index of the samples that have a key, ascending."""
+        return self.folder.find(key)
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:

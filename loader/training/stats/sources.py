@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from ...dataset.dataset import Dataset
 from ...pipeline.reading.read import ReadDataset
 
 
@@ -46,7 +47,7 @@ def decoded_format(chain: Any) -> str:
     for reader in readers_of(chain):
         for source in reader.sources:
             folder = vars(source).get("folder")  # opened, unless only the workers read it
-            if folder is None or source.decoder is None:
+            if not isinstance(folder, Dataset) or source.decoder is None:
                 continue
             for part in folder.index.layout.part_stats:
                 found = _FORMATS.get(part.name.rpartition(".")[2].lower())

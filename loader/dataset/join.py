@@ -1,0 +1,124 @@
+"""Datasets that are joined row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from ..arrays import IntArray
+from ..errors import FormatError
+from .dataset import Dataset, Member, PartPlace
+
+
+class JoinedDataset:
+    """Rows of samples, one of each member. The names of parts are ``<member>/<part>``.
+
+    Args:
+        members: The datasets; the first has a sample in each row.
+        names: Names of the members; None to number them.
+        rows: Numbers of the samples in their members' indexes, shape (rows, members); -1 for a missing sample.
+        file: The metadataset that holds the join.
+        place: The join's place in it.
+    """
+
+    def __init__(
+        self, members: tuple[Dataset, ...], names: tuple[str, ...] | None, rows: IntArray, *, file: str, place: str
+    ) -> None:
+        self.members = members
+        self.names = names or tuple(map(str, range(len(members))))
+        self.rows = rows
+        self.file, self.place = file, place
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.rows)
+
+    @property
+    def first(self) -> Dataset:
+        """The first member: it has the keys, columns and filters."""
+        return self.members[0]
+
+    @property
+    def part_names(self) -> list[str]:
+        """Names of the parts that rows may have."""
+        pairs = zip(self.names, self.members, strict=True)
+        return [f"{name}/{part}" for name, member in pairs for part in member.part_names]
+
+    def numbers(self, rows: IntArray) -> IntArray:
+        """Return the sample numbers of some rows in their members' indexes, shape (rows, members); -1 for none.
+
+        Raises:
+            FormatError: A member has no such sample.
+        """
+        numbers = np.asarray(self.rows[rows])
+        if (numbers[:, 0] < 0).any() or (numbers >= [len(member) for member in self.members]).any():
+            raise FormatError(
+                "the prepared rows of this join name samples that do not exist",
+                at=f"{self.file}: {self.place}",
+                hint=f"run: energon prepare {self.file}",
+            )
+        return numbers
+
+    def first_numbers(self, samples: IntArray) -> IntArray:
+        """Return the numbers of rows in the first member, shape (n,)."""
+        return self.numbers(samples)[:, 0]
+
+    def with_first(self, numbers: IntArray) -> IntArray:
+        """Return the rows whose first sample has one of some numbers, ascending."""
+        return np.flatnonzero(np.isin(self.rows[:, 0], numbers))
+
+    def members_of(self, sample: int) -> list[Member]:
+        """Return the members that have a sample in a row."""
+        numbers = self.numbers(np.array([sample]))[0].tolist()
+        rows = zip(self.names, self.members, numbers, strict=True)
+        return [Member(f"{name}/", member, number) for name, member, number in rows if number >= 0]
+
+    def parts(self, sample: int) -> list[PartPlace]:
+        """Return the parts of a row, as :meth:`.Dataset.parts`."""
+        return [
+            part._replace(name=f"{prefix}{part.name}")
+            for prefix, member, number in self.members_of(sample)
+            for part in member.parts(number)
+        ]
+
+    def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
+        """Read the bytes ``[start, stop)`` of a part, as :meth:`.Dataset.read`."""
+        for prefix, member, number in self.members_of(sample):
+            if part.startswith(prefix):
+                return member.read(number, part.removeprefix(prefix), start, stop)
+        raise KeyError(part)
+
+    def read_parts(
+        self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
+    ) -> dict[str, Any]:
+        """Read the parts of a row, as :meth:`.Dataset.read_parts`."""
+        parts: dict[str, Any] = {}
+        for prefix, member, number in self.members_of(sample):
+            own = names and [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+            read = member.read_parts(number, own, max_json_bytes=max_json_bytes)
+            parts |= {f"{prefix}{name}": value for name, value in read.items()}
+        return parts
+
+    def full_key(self, sample: int) -> str:
+        """Return ``shard/key`` of the first sample of a row."""
+        return self.first.full_key(int(self.rows[sample][0]))
+
+    def find(self, key: str) -> list[int]:
+        """Return the rows whose first sample has a key, ascending."""
+        found: list[int] = self.with_first(np.array(self.first.find(key), np.int64)).tolist()
+        return found
+
+    def place_of(self, sample: int) -> str:
+        """Describe the location of a row's samples, without reading them."""
+        return " with ".join(member.place_of(number) for _, member, number in self.members_of(sample))
+
+    def close(self) -> None:
+        """Close the shards of all members."""
+        for member in self.members:
+            member.close()
+
+
+Samples = Dataset | JoinedDataset
+"""Samples by number, each with named parts."""

@@ -168,16 +168,16 @@ class DescribedDataset(Generic[T_co]):
     def _decoder(self, decoder: AnyDecoder | None) -> None:
         self.decoder = decoder
 
-    _meta_folder: EPath | None = None
+    _nv_meta: EPath | None = None
 
     @property
     def meta_folder(self) -> EPath:
         """The ``.nv-meta`` folder, or the folder that is used instead."""
-        return self.path / FOLDER if self._meta_folder is None else self._meta_folder
+        return self.path / FOLDER if self._nv_meta is None else self._nv_meta
 
     def set_meta_folder(self, folder: str | os.PathLike[str]) -> None:
         """Set the folder to use instead of ``.nv-meta``."""
-        self._meta_folder = EPath(folder)
+        self._nv_meta = EPath(folder)
 
     @property
     def recipe(self) -> SampleRecipe:

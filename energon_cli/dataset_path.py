@@ -47,13 +47,13 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     protocol, rest = split_url(ref.path)
     path = f"{protocol}://{rest.rstrip('/')}" if protocol else data_path(rest)
     ref = replace(ref, path=path)
-    if ref.meta_folder == "":
+    if ref.folder == "":
         raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
     is_document = is_record_file(path) or is_metadataset(path)
     is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
     if (is_document or path.endswith(".tar")) and not is_pair and not is_url(path) and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint=hint_of_missing(path))
-    if (is_document or (takes_tar and is_tar_file(path))) and ref.meta_folder is not None:
+    if (is_document or (takes_tar and is_tar_file(path))) and ref.has_other_folder:
         better = " Set meta_folder at its datasets." if is_metadataset(path) else ""
         raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
     if is_record_file(path) or (takes_tar and is_tar_file(path)):
@@ -82,6 +82,7 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
 
 
 _DOCUMENTS = ("dataset_config", "split_config", "meta_folder", "trust_code")
+_ON_REQUEST = ("dataset_config", "trust_code")
 
 
 def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -93,7 +94,7 @@ def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[...
     Args:
         names: The other ones: ``dataset_config``, ``trust_code``.
     """
-    every = [name for name in _DOCUMENTS if name in (*names, "split_config", "meta_folder")]
+    every = [name for name in _DOCUMENTS if name in names or name not in _ON_REQUEST]
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @shared_options(*every)

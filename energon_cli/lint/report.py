@@ -152,9 +152,8 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
     for advice in exclusion_advice(request, report):
         if advice.refusal is None:
             samples = plural(advice.samples, "sample")
-            meta_folder = request.ref.meta_folder
-            flag = "" if meta_folder is None else f" --meta-folder {escape_controls(meta_folder)}"
-            text = f"to exclude {samples} from training: energon lint {escape_controls(advice.path)} --fix{flag}"
+            command = " ".join([advice.path, "--fix", *request.ref.folder_flags])
+            text = f"to exclude {samples} from training: energon lint {escape_controls(command)}"
         else:
             show_note(f"{advice.refusal.message}: {advice.refusal.at}; {advice.refusal.hint}")
             continue

@@ -127,7 +127,7 @@ def check_flags(flags: PrepareFlags) -> None:
         )
     if flags.media and flags.compat is False:
         raise click.UsageError(f"{flags.media.flag} writes to index.sqlite, so it conflicts with --no-compat.")
-    _check_meta_folder_flags(flags)
+    _check_flags_of_folder(flags)
     _check_url_flags(flags)
     _check_cluster_flags(flags)
     if flags.remove_originals and not flags.decompress:
@@ -146,8 +146,8 @@ def _check_url_flags(flags: PrepareFlags) -> None:
             )
 
 
-def _check_meta_folder_flags(flags: PrepareFlags) -> None:
-    if flags.meta_folder is None:
+def _check_flags_of_folder(flags: PrepareFlags) -> None:
+    if not flags.ref.has_other_folder:
         return
     writing = {
         "--fix-duplicates": flags.fix_duplicates,

@@ -102,7 +102,7 @@ def prepare_media(
         )
     from loader.errors import escape_controls
     from loader.format import DatasetRef, usable_cores
-    from loader.format.prepare import check_meta_folder, prepare_media_folder, unwritable_folder
+    from loader.format.prepare import check_destination, prepare_media_folder, unwritable_folder
     from loader.inspect import plural
 
     from ..console import StatusLine, output_console, print_json, show_warning
@@ -110,9 +110,9 @@ def prepare_media(
     from .report import media_document
 
     started = time.perf_counter()
-    storage = DatasetRef(path, meta_folder=meta_folder).storage()
-    if meta_folder is not None:
-        check_meta_folder(storage)
+    ref = DatasetRef(path, meta_folder=meta_folder)
+    storage = ref.storage()
+    check_destination(storage, ref)
     fault = unwritable_folder(storage)
     if fault is not None:
         raise fault

@@ -40,12 +40,11 @@ def prepare_part(flags: PrepareFlags) -> None:
     _check_part_flags(click.get_current_context())
     check_flags(flags)
     part = _part_of_flag(flags.part or "")
-    plan = PreparePlan(
-        path=flags.path,
+    plan = PreparePlan.of(
+        flags.ref,
         workers=max(1, usable_cores() if flags.num_workers is None else flags.num_workers),
         exclude=flags.exclude,
         force=flags.force_overwrite,
-        meta_folder=flags.meta_folder,
         scan=flags.scan,
     )
     with ProgressBar("Scanning headers", unit="shards", enabled=flags.progress) as bar:
@@ -104,5 +103,5 @@ def _show(flags: PrepareFlags, report: PartReport) -> None:
         f"scanned part {report.part} of {path}: {size} in {report.seconds:.1f} s{before}",
         style="green",
     )
-    names = [flags.path, "--merge", *([] if flags.meta_folder is None else ["--meta-folder", flags.meta_folder])]
+    names = [flags.path, "--merge", *flags.ref.folder_flags]
     console.print(f"when all parts are done: energon prepare {escape_controls(shlex.join(names))}")

@@ -15,7 +15,7 @@ from loader.format.prepare import (
     PlannedSplit,
     PreparePlan,
     PrepareReport,
-    check_meta_folder,
+    check_destination,
     decompress_shards,
     plan_split,
     unwritable_folder,
@@ -78,7 +78,7 @@ class _Draft:
     @property
     def target(self) -> str:
         """The folder of the files, as the user names it."""
-        return self.flags.meta_folder or ".nv-meta"
+        return self.flags.ref.folder
 
 
 def prepare_dataset(flags: PrepareFlags) -> None:
@@ -152,8 +152,7 @@ def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError |
     Raises:
         ConfigError: The folder of ``--meta-folder`` has another use.
     """
-    if flags.meta_folder is not None:
-        check_meta_folder(folder.storage, shards=folder.sizes.keys(), force=flags.force_overwrite)
+    check_destination(folder.storage, flags.ref, shards=folder.sizes.keys(), force=flags.force_overwrite)
     return unwritable_folder(folder.storage)
 
 
@@ -184,7 +183,7 @@ def _draft(flags: PrepareFlags, scan: BackgroundScan, choices: Choices) -> _Draf
 def _further_notes(flags: PrepareFlags) -> list[str]:
     if not flags.is_at_url and content_of_folder(flags.path) == "tables":
         return [f"only tables are indexed; to import all files here, {import_hint(flags.path)}"]
-    if flags.meta_folder is None:
+    if not flags.ref.has_other_folder:
         if flags.is_at_url and flags.compat is None and not flags.media:
             return ["without --compat, object stores get no .tar.idx and index.sqlite, which other tools need"]
         return []
@@ -226,8 +225,8 @@ def _workers(flags: PrepareFlags) -> int:
 
 
 def _plan(flags: PrepareFlags) -> PreparePlan:
-    return PreparePlan(
-        path=flags.path,
+    return PreparePlan.of(
+        flags.ref,
         workers=_workers(flags),
         exclude=flags.exclude,
         split=split_of_flags(flags),
@@ -235,7 +234,6 @@ def _plan(flags: PrepareFlags) -> PreparePlan:
         force=flags.force_overwrite,
         fix_duplicates=flags.fix_duplicates,
         media=flags.media,
-        meta_folder=flags.meta_folder,
         merge=flags.merge,
         scan=flags.scan,
         strict=flags.strict,

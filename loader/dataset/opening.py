@@ -108,7 +108,7 @@ def _not_prepared(storage: Storage, ref: DatasetRef) -> StorageError:
     fault = fault_of_file(path)
     if fault is not None:
         return StorageError(fault[0], path=path, hint=fault[1])
-    where = ".nv-meta/.info.json" if ref.meta_folder is None else f".info.json in {storage.path(FOLDER)}"
+    where = f".info.json in {storage.path(FOLDER)}" if ref.has_other_folder else ".nv-meta/.info.json"
     return StorageError(
         f"this folder is no prepared dataset: it has no {where}",
         path=path,

@@ -9,6 +9,9 @@ from typing import Any
 from ..storage import Storage, open_storage, resolve_path
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 
+DOCUMENT_CHOICES = ("split_config", "dataset_config", "meta_folder")
+"""Names of the attributes of a reference that choose its documents, which are also keys of metadatasets."""
+
 
 @dataclass(frozen=True, slots=True)
 class DatasetRef:
@@ -29,12 +32,9 @@ class DatasetRef:
     trust_code: bool = False
 
     @classmethod
-    def at(
-        cls, path: str | os.PathLike[str], *, meta_folder: str | os.PathLike[str] | None = None, **choices: Any
-    ) -> DatasetRef:
+    def at(cls, path: str | os.PathLike[str], **choices: Any) -> DatasetRef:
         """Return the reference of a path that a caller gives, which may be relative to the working directory."""
-        meta_folder = None if meta_folder is None else os.fspath(meta_folder)
-        return cls(os.fspath(path), meta_folder=meta_folder, **choices).resolved()
+        return cls(os.fspath(path), **choices).resolved()
 
     @classmethod
     def of(cls, ref: DatasetRef | str | os.PathLike[str]) -> DatasetRef:
@@ -51,6 +51,21 @@ class DatasetRef:
         """Name of the dataset file to use."""
         return self.dataset_config or DATASET_YAML
 
+    @property
+    def has_other_folder(self) -> bool:
+        """True if another folder is used instead of ``.nv-meta``."""
+        return self.meta_folder is not None
+
+    @property
+    def folder(self) -> str:
+        """The folder of the documents, as the caller names it: ``.nv-meta``, or the one that is used instead."""
+        return FOLDER if self.meta_folder is None else self.meta_folder
+
+    @property
+    def folder_flags(self) -> list[str]:
+        """The words of a command line that name the folder of the documents."""
+        return ["--meta-folder", self.folder] if self.has_other_folder else []
+
     def storage(self) -> Storage:
         """Open the folder of the shards; ``.nv-meta`` in it is the meta folder, and then all else is read-only.
 
@@ -60,13 +75,13 @@ class DatasetRef:
         >>> DatasetRef("/data/coco", meta_folder="/home/me/coco-meta").storage().path(".nv-meta/.info.json")
         '/home/me/coco-meta/.info.json'
         """
-        return open_storage(self.path, replaced=None if self.meta_folder is None else (FOLDER, self.meta_folder))
+        return open_storage(self.path, replaced=(FOLDER, self.folder) if self.has_other_folder else None)
 
     def resolved(self, folder: str | None = None) -> DatasetRef:
         """Return the reference with absolute paths, which start from a folder, or from the working directory."""
-        meta_folder = None if self.meta_folder is None else resolve_path(self.meta_folder, folder)
-        return replace(self, path=resolve_path(self.path, folder), meta_folder=meta_folder)
+        documents = resolve_path(self.folder, folder) if self.has_other_folder else None
+        return self.moved(resolve_path(self.path, folder), documents)
 
-    def moved(self, path: str, meta_folder: str | None = None) -> DatasetRef:
-        """Return a reference to another path, with the same names of documents."""
-        return replace(self, path=path, meta_folder=meta_folder)
+    def moved(self, path: str, documents: str | None = None) -> DatasetRef:
+        """Return a reference to another path, and to another folder of documents, with the same names of documents."""
+        return replace(self, path=path, meta_folder=documents)

@@ -190,11 +190,11 @@ def _refusal(ref: DatasetRef, findings: Sequence[Finding], checked: int | None) 
 
 
 def _make_check(
-    config: DatasetConfig | None, meta_folder: str, *, trust_code: bool, max_json_bytes: int | None
+    config: DatasetConfig | None, folder: str, *, trust_code: bool, max_json_bytes: int | None
 ) -> SampleCheck:
     from ..samples.building.check import DecodeCheck
 
-    return DecodeCheck(config, EPath(meta_folder), trust_code, max_json_bytes=max_json_bytes)
+    return DecodeCheck(config, EPath(folder), trust_code, max_json_bytes=max_json_bytes)
 
 
 def exclude_broken_samples(dataset: Dataset, findings: Iterable[Finding], *, checked: int | None = None) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError, EnergonError
-from ..format.dataset_ref import DatasetRef
+from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ..metadataset.documents.leaf_plan import JoinMember, LeafPlan
 from ..metadataset.documents.paths import DatasetPaths
 from ..metadataset.leaf_samples import LeafCounter
@@ -191,7 +191,7 @@ class _SplitFacts:
 
 
 def _documents(ref: DatasetRef) -> dict[str, str | None]:
-    return {"split_config": ref.split_config, "dataset_config": ref.dataset_config, "meta_folder": ref.meta_folder}
+    return {name: getattr(ref, name) for name in DOCUMENT_CHOICES}
 
 
 def _stores(aux: Mapping[str, DatasetRef]) -> dict[str, dict[str, str]]:

@@ -16,6 +16,7 @@ from ..format.documents.messages import nearest_names
 from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from ..format.documents.subset import resolve_subset
 from ..format.documents.value_name import is_part_name
+from ..format.nv_meta import FOLDER
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
 from ..format.prepare.split_plan import detect_split, ranges_by_ratio, split_by_ratio
@@ -354,7 +355,7 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
         config = dataset_config_of(choice)
         builder = SampleBuilder(
             config,
-            meta_folder=folder.meta_folder,
+            meta_folder=folder.storage.path(FOLDER),
             decoder=None if first.holds_values else view_decoder(config),
             trust_code=trust_code,
         )

@@ -131,11 +131,6 @@ class ShardFolder:
     prepared: bool
     contents: SampledContents = field(default_factory=SampledContents)
 
-    @property
-    def meta_folder(self) -> EPath:
-        """The ``.nv-meta`` folder."""
-        return EPath(self.storage.path(FOLDER))
-
     def has_file(self, name: str) -> bool:
         """Return True if a file of this name exists in ``.nv-meta``."""
         return self.storage.exists(f"{FOLDER}/{name}")
@@ -164,7 +159,7 @@ def inspect_folder(ref: DatasetRef | str, *, exclude: str | None = None, scans: 
 
     contents = SampledContents()
     if scans:
-        plan = PreparePlan(path=ref.path, exclude=exclude, meta_folder=ref.meta_folder)
+        plan = PreparePlan.of(ref, exclude=exclude)
         with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
             prepare.scan()
             contents = contents_of_scan(prepare)
@@ -324,7 +319,7 @@ def _faults(
         unread = (frozenset() if trust_code else PICKLE) | (frozenset() if field_map.looks_inside(TORCH) else TORCH)
         if any(part_extension(part) in unread for part in needed):
             continue  # pickles may run code, and importing torch takes longer than all the rest
-        check = DecodeCheck(config, folder.meta_folder, trust_code)
+        check = DecodeCheck(config, EPath(folder.storage.path(FOLDER)), trust_code)
         faults = check.check_values(key, needed) if folder.contents.holds_values else check(key, needed)
         for part, fault in faults:
             if name == "turns" and fault.startswith(_MEDIA_FAULTS):

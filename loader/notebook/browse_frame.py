@@ -45,7 +45,7 @@ class BrowseFrame:
         # Without the working directory, where a notebook may have a loader.py of its own.
         command = [sys.executable, "-P", "-m", "energon_cli", "browse", "--json", "--no-open", "--embed"]
         command += [] if ref.split_config is None else ["--split-config", ref.split_config]
-        command += [] if ref.meta_folder is None else ["--meta-folder", ref.meta_folder]
+        command += ref.folder_flags
         with tempfile.TemporaryFile("w+") as messages:
             process = subprocess.Popen(
                 [*command, "--", ref.path],

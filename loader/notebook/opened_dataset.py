@@ -20,8 +20,7 @@ from ..dataset.query.samples import nearest_key
 from ..dataset.unprepared.tar_folder import is_unprepared
 from ..dataset.unprepared.temporary_index import index_tars
 from ..errors import ConfigError, SampleError, SkipSample, StorageError
-from ..format.dataset_ref import DatasetRef
-from ..format.documents.load_request import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, resolve_meta_folder
+from ..format.documents.load_request import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, given_ref
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_metadataset, is_record_file, is_tar_file
 from ..format.nv_meta import TEMPORARY_INDEX
@@ -80,11 +79,11 @@ def open_dataset(
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"expected a path for open_dataset(), found {path!r}")
     use_storage_options(path, storage_options)
-    ref = DatasetRef(
-        os.fspath(path),
+    ref = given_ref(
+        path,
+        meta_folder,
         split_config=split_config,
         dataset_config=dataset_config,
-        meta_folder=resolve_meta_folder(meta_folder, path),
         trust_code=trust_code,
     )
     form = None if key_format is None else checked_key_format(key_format, source="key_format")

@@ -11,7 +11,7 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.next_command import command_for_ref, fault_of_file
 from ..format.documents.providers import FILESYSTEM, data_path, files_folder, format_of
 from ..format.media.metadata import MediaMetadata
-from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
+from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..samples.source_info import SourceInfo
 from ..storage import is_url, missing_folder, open_storage
 from .dataset_file_store import DatasetFileStore
@@ -50,11 +50,11 @@ def open_aux_store(url: DatasetRef | str | os.PathLike[str]) -> FileStore[Any]:
     storage = ref.storage()
     if not any(map(storage.exists, (INFO_JSON, INFO_YAML))):
         raise StorageError(
-            f"this folder is not a prepared dataset: {ref.meta_folder or FOLDER}/.info.json is missing",
+            f"this folder is not a prepared dataset: {ref.folder}/.info.json is missing",
             path=text,
             hint=f"{command_for_ref(ref)}; or, for plain files, write {FILESYSTEM}{text}",
         )
-    return DatasetFileStore(text, meta_folder=ref.meta_folder)
+    return DatasetFileStore.of(ref)
 
 
 def open_own_store(ref: DatasetRef) -> FileStore[Any] | None:
@@ -63,7 +63,7 @@ def open_own_store(ref: DatasetRef) -> FileStore[Any] | None:
     kind = format_of(data_path(path))
     if kind == "parquet":
         return None
-    return _RECORD_STORES[kind](path) if kind in _RECORD_STORES else DatasetFileStore(path, meta_folder=ref.meta_folder)
+    return _RECORD_STORES[kind](path) if kind in _RECORD_STORES else DatasetFileStore.of(ref)
 
 
 def _check_exists(folder: str, *, of_files: bool = False) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from ..dataset.opening import tars_at
@@ -59,6 +59,11 @@ class DatasetFileStore(FileStore[bytes]):
         use_storage_options(path, storage_options)
         self._ref = DatasetRef(os.fspath(path), meta_folder=None if meta_folder is None else resolve_path(meta_folder))
         self._opened: TarDataset | None = open_shared(self._ref)
+
+    @classmethod
+    def of(cls, ref: DatasetRef) -> Self:
+        """Return the store of a dataset, whatever documents the reference names."""
+        return cls(ref.path, meta_folder=ref.meta_folder)
 
     def __getstate__(self) -> DatasetRef:
         return self._ref
@@ -158,7 +163,7 @@ class DatasetFileStore(FileStore[bytes]):
         return hash((DatasetFileStore, self._ref))
 
     def __repr__(self) -> str:
-        meta = "" if self._ref.meta_folder is None else f", meta_folder={self._ref.meta_folder!r}"
+        meta = f", meta_folder={self._ref.folder!r}" if self._ref.has_other_folder else ""
         return f"DatasetFileStore({self._ref.path!r}{meta})"
 
 
@@ -187,4 +192,4 @@ def _version(ref: DatasetRef) -> tuple[object, ...] | None:
     """Return values that change when the dataset is prepared again; None if it is not prepared."""
     storage = ref.storage()
     info = next((name for name in (INFO_JSON, INFO_YAML) if storage.exists(name)), None)
-    return (storage.path(""), ref.meta_folder, read_uuid(storage), storage.stat(info).mtime_ns) if info else None
+    return (storage.path(""), ref.folder, read_uuid(storage), storage.stat(info).mtime_ns) if info else None

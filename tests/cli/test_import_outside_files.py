@@ -199,7 +199,7 @@ def test_the_wizard_asks_and_lists_again_if_files_are_allowed(home: Path, tmp_pa
     path = write_csv(home / "data", ["a.jpg", str(home / "secret.jpg")])
     output = tmp_path / "out"
     with TerminalRun("import", path, output, "--sample-type", "CrudeWebdataset", rows=40, columns=200) as run:
-        run.wait_for("1 path of a table leads out of its folder").wait_for("Import these files?").press(DOWN, ENTER)
+        run.wait_for("1 path of a table leads out of its folder").wait_for("let their rows fail").press(DOWN, ENTER)
         run.wait_for("How should the 2 samples be split?").press(ENTER).wait_for("» y").press("y")
         run.wait_for("imported to")
     assert SECRET in contents_of(output)

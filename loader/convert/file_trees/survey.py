@@ -206,8 +206,8 @@ def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> 
     records = [name for name in seen.archives if has_records(name)]
     others = [name for name in seen.archives if name not in {*tars, *records}]
     pieces: list[tuple[str, Sequence[str], str]] = [
-        ("annotation files", annotations, ""),  # before the files that they name
         ("tars", tars, "webdataset"),
+        ("annotation files", annotations, ""),  # before the files that they name
         ("archives", others, ""),
         ("Parquet and Arrow tables", binary, "hf"),
         ("text tables", [name for name in tables if name not in {*binary}], ""),

@@ -57,7 +57,7 @@ class DatasetSource(Source):
             FormatError: A shard has changed since it was indexed, or is damaged.
             StorageError: A shard cannot be read.
         """
-        if self.ref.meta_folder is not None or is_prepared_dataset(self.path):
+        if self.ref.has_other_folder or is_prepared_dataset(self.path):
             yield from self._prepared(listing.account)
         else:
             yield from self._unprepared(listing.account)

@@ -29,12 +29,12 @@ class UnknownValueError(ConfigError):
 
 def write_command(folder: Dataset, names: Iterable[str]) -> str | None:
     """Return the command that writes values of all samples as columns; None if columns cannot be written."""
-    path, meta_folder = folder.path.rstrip("/"), folder.meta_folder
-    if isinstance(folder, SingleFile) or os.path.basename(meta_folder).startswith(TEMPORARY_INDEX):
+    path, meta = folder.path.rstrip("/"), folder.meta_folder
+    if isinstance(folder, SingleFile) or os.path.basename(meta).startswith(TEMPORARY_INDEX):
         return None
     words = ["energon", "stats", path, "--write", ",".join(names)]
     words += ["--tokenizer", "tokenizer.json"] if _is_of_tokens(words[-1]) else []
-    words += ["--meta-folder", meta_folder] if meta_folder != f"{path}/{FOLDER}" else []
+    words += ["--meta-folder", meta] if meta != f"{path}/{FOLDER}" else []
     return shlex.join(words)
 
 

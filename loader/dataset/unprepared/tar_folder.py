@@ -28,7 +28,7 @@ def is_unprepared(storage: Storage, ref: DatasetRef) -> bool:
         storage: The folder.
         ref: What the folder is opened by.
     """
-    return ref.meta_folder is None and storage.exists("") and not is_prepared(storage)
+    return not ref.has_other_folder and storage.exists("") and not is_prepared(storage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -73,18 +73,20 @@ class LoadRequest:
         return self.ref.trust_code
 
 
-def resolve_meta_folder(meta_folder: str | os.PathLike[str] | None, path: str | os.PathLike[str]) -> str | None:
-    """Return the absolute path of the folder to use instead of the ``.nv-meta`` of a dataset; None if there is none.
+def given_ref(path: str | os.PathLike[str], folder: str | os.PathLike[str] | None = None, **choices: Any) -> DatasetRef:
+    """Return the reference of a path as a caller gives it, with the absolute path of the folder of documents.
 
     Args:
-        meta_folder: Path of the folder, relative to the working directory.
         path: Path of the dataset.
+        folder: Folder to use instead of ``.nv-meta``, relative to the working directory; None without one.
+        choices: The other attributes of the reference.
 
     Raises:
         ConfigError: The path is that of a single file or a metadataset.
     """
-    if meta_folder is None:
-        return None
+    ref = DatasetRef(os.fspath(path), **choices)
+    if folder is None:
+        return ref
     provider = provider_of(path)
     if provider.format != "folder":
         raise ConfigError(
@@ -94,7 +96,7 @@ def resolve_meta_folder(meta_folder: str | os.PathLike[str] | None, path: str | 
             if provider.format == "metadataset"
             else "a single file has no .nv-meta; drop the meta folder",
         )
-    return resolve_path(meta_folder)
+    return ref.moved(ref.path, resolve_path(folder))
 
 
 def checked_key_format(value: object, *, source: str) -> KeyFormat:

@@ -12,9 +12,8 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import ConfigError, StorageError
-from ..dataset_ref import DatasetRef
 from ..documents.dataset_files import read_shard_info
-from ..documents.load_request import resolve_meta_folder
+from ..documents.load_request import given_ref
 from ..documents.messages import did_you_mean
 from ..documents.next_command import command_for_folder
 from ..documents.providers import data_path, is_record_file
@@ -87,7 +86,7 @@ def build_filter_index_from_shard_indexes(
 
 
 def _open(
-    path: str | os.PathLike[str], name: str, meta_folder: str | os.PathLike[str] | None
+    path: str | os.PathLike[str], name: str, folder: str | os.PathLike[str] | None
 ) -> tuple[FilterFiles, dict[str, int]]:
     """Return the files of a filter, and the number of samples of each shard in order."""
     if not is_filter_name(name):
@@ -99,7 +98,7 @@ def _open(
     if is_record_file(data := data_path(os.fspath(path))):
         file = open_record_path(data)
         return FilterFiles.of_file(file.storage, file.name, name), {file.name: len(file)}
-    storage = DatasetRef(os.fspath(path), meta_folder=resolve_meta_folder(meta_folder, path)).storage()
+    storage = given_ref(path, folder).storage()
     sizes = read_shard_info(storage)
     if sizes is None:
         raise StorageError(

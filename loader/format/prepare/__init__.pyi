@@ -2,11 +2,11 @@
 
 from .dataset_yaml import DatasetYaml as DatasetYaml
 from .decompress import DecompressReport as DecompressReport, decompress_shards as decompress_shards
-from .media_folder import prepare_media_folder as prepare_media_folder
-from .meta_folder import (
-    check_meta_folder as check_meta_folder,
+from .destination import (
+    check_destination as check_destination,
     unwritable_folder as unwritable_folder,
 )
+from .media_folder import prepare_media_folder as prepare_media_folder
 from .part import (
     PartReport as PartReport,
     run_part as run_part,

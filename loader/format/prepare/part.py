@@ -12,11 +12,10 @@ from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, RemoteStorage, Storage
 from ..cluster.part_plan import PART_PLAN, PartPlan, divide_shards, read_part_plan, scan_folders, write_part_plan
 from ..cluster.share import Part
-from ..dataset_ref import DatasetRef
 from ..index.current import PreviousIndex
 from ..index.journal import Journal, ScanFolders, download_scans
+from .destination import check_destination
 from .inputs import unchanged_shards
-from .meta_folder import check_meta_folder
 from .plan import PreparePlan, PrepareProgress, ProgressCallback
 from .scans import ScanOptions, ShardScans
 from .shards import find_shards, parse_exclude
@@ -56,7 +55,7 @@ def run_part(
         StorageError: No shards, no permission, a full disk, or a prepare that is no part runs here.
     """
     started = time.perf_counter()
-    storage = DatasetRef(plan.path, meta_folder=plan.meta_folder).storage()
+    storage = plan.ref.storage()
     if dry_run:
         shards = _present(storage, plan, _part_plan(storage, plan, part, write=False).shards_of(part.number))
         return _report(part, shards, scanned=0, started=started)
@@ -81,8 +80,7 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Part, *, write: bool) 
                 at=storage.path(""),
                 hint="prepare this folder without --part",
             )
-        if plan.meta_folder is not None:
-            check_meta_folder(storage, shards=frozenset(search.names), force=plan.force)
+        check_destination(storage, plan.ref, shards=search.names, force=plan.force)
         reused = {} if plan.force else unchanged_shards(plan, search.shards, PreviousIndex(storage))
         to_scan = [shard for number, shard in enumerate(search.shards) if number not in reused]
         written = divide_shards(to_scan, part.parts)

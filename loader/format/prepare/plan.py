@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from ...accounting import Account
 from ...accounting.large_parts import SHOWN_JSON_BYTES
 from ..contents.findings import Contents
+from ..dataset_ref import DatasetRef
 from ..index import remote_shard
 from ..index.layout import SampleIndex
 from ..media.kind import MediaFilter
@@ -66,6 +67,16 @@ class PreparePlan:
     scan: ScanMode = "auto"
     strict: bool = False
     max_json_bytes: int | None = SHOWN_JSON_BYTES
+
+    @classmethod
+    def of(cls, ref: DatasetRef, **choices: Any) -> PreparePlan:
+        """Return the plan for a reference; a prepare writes documents of the default names."""
+        return cls(path=ref.path, meta_folder=ref.meta_folder, **choices)
+
+    @property
+    def ref(self) -> DatasetRef:
+        """The dataset."""
+        return DatasetRef(self.path, meta_folder=self.meta_folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

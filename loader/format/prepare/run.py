@@ -21,7 +21,6 @@ from ..cluster.share import check_complete
 from ..compat.files import STAGED_SQLITE, stale_compat_files
 from ..contents.findings import Contents
 from ..contents.sampler import ContentSampler
-from ..dataset_ref import DatasetRef
 from ..index.current import prefetch_documents, stale_indexes
 from ..index.dataset_index import DatasetIndex
 from ..index.layout import Layout, layout_warnings
@@ -29,9 +28,9 @@ from ..index.publish import STAGING, stage_files
 from ..index.sample_bytes import read_sample
 from ..media.tables import MediaReport
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML
+from .destination import check_destination
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .inputs import PrepareInputs, is_up_to_date, is_written, planned_files, read_inputs
-from .meta_folder import check_meta_folder
 from .plan import PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
 from .record_folder import RecordPrepare
 from .shards import ShardSearch, compressed_warning, find_shards
@@ -100,18 +99,17 @@ def open_prepare(
         ConfigError: As for :func:`run_prepare`.
         StorageError: As for :func:`run_prepare`.
     """
-    if plan.meta_folder is not None:
+    if plan.ref.has_other_folder:
         plan = _beside(plan)
     if plan.media is not None and plan.compat is False:
         raise ConfigError("media metadata goes into index.sqlite, which compat=False excludes")
     if storage is None:
-        storage = DatasetRef(plan.path, meta_folder=plan.meta_folder).storage()
+        storage = plan.ref.storage()
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
     storage.list_once("")
     search = find_shards(storage, exclude=plan.exclude)
-    if plan.meta_folder is not None:
-        check_meta_folder(storage, shards=frozenset(search.names), force=plan.force)
+    check_destination(storage, plan.ref, shards=search.names, force=plan.force)
     prefetch_documents(storage, [SPLIT_YAML])
     if plan.split is not None:
         plan_split(storage, plan.split, search.names)

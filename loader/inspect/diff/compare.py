@@ -9,7 +9,7 @@ from typing import Any
 from ...dataset.opening import folder_at
 from ...dataset.unprepared.tar_folder import is_prepared
 from ...errors import ConfigError, StorageError
-from ...format.dataset_ref import DatasetRef
+from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...storage import EPath
 from ...training.states import differences, list_state_files
@@ -20,9 +20,7 @@ _COMPARED = (
     "schedule",
     "repetitions",
     "samples",
-    "split_config",
-    "dataset_config",
-    "meta_folder",
+    *DOCUMENT_CHOICES,
     "filter",
     "subset",
     "subflavors",

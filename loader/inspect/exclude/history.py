@@ -67,9 +67,7 @@ def undo_each(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
         StorageError: A dataset is not prepared, or a file cannot be written.
     """
     opened = open_prepared(ref)
-    folders = {
-        (one.folder.path, one.dataset.ref.meta_folder): one for one in opened
-    }  # of several split files, one journal
+    folders = {(one.folder.path, one.dataset.ref.folder): one for one in opened}  # of several split files, one journal
     last = [(one, _last_of(one)) for one in folders.values()]
     at = max((entry.at for _, entry in last if entry is not None), default=None)
     latest = next(((one, entry) for one, entry in last if entry is not None and entry.at == at), None)

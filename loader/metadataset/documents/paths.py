@@ -84,10 +84,10 @@ def _fault_of_url(ref: DatasetRef) -> str | None:
 
 
 def _fault_of_path(ref: DatasetRef) -> str | None:
-    path, folder = ref.path, ref.meta_folder
+    path = ref.path
     if is_record_file(path):
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
-    if folder is None and _exists(os.path.join(path, INFO_JSON)):
+    if not ref.has_other_folder and _exists(os.path.join(path, INFO_JSON)):
         return None
     name = display_path(path)
     if not _exists(path):
@@ -95,12 +95,12 @@ def _fault_of_path(ref: DatasetRef) -> str | None:
     of_file = fault_of_file(path)
     if of_file is not None:
         return f"{name}: {of_file[0]}; {of_file[1]}"
-    if folder is not None:
+    if ref.has_other_folder:
         storage = ref.storage()
         if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
             return None
         command = command_for_ref(ref)
-        return f"{name} is no prepared dataset: there is no .info.json in {display_path(folder)}; {command}"
+        return f"{name} is no prepared dataset: there is no .info.json in {display_path(ref.folder)}; {command}"
     if _exists(os.path.join(path, INFO_YAML)):
         return None
     return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; {command_for_folder(path)}"

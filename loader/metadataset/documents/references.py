@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...errors import Fault
-from ...format.dataset_ref import DatasetRef
+from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.messages import short_repr
 from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
@@ -20,9 +20,7 @@ from .spec import ReferenceSpec
 REFERENCE_KEYS = (
     "path",
     "split_part",
-    "split_config",
-    "dataset_config",
-    "meta_folder",
+    *DOCUMENT_CHOICES,
     "subflavors",
     "tags",
     "filter",
@@ -160,11 +158,11 @@ def _store(reader: MappingReader, name: str) -> DatasetRef | None:
         inner.fault("", f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
         return None
     text = _expanded(inner, keys[0], inner.text(keys[0]))
-    meta_folder = _expanded(inner, "meta_folder", inner.text("meta_folder"))
+    folder = _expanded(inner, "meta_folder", inner.text("meta_folder"))
     store = _PREFIX_OF_KEY[keys[0]] + text if text else None
-    if meta_folder is not None and files_folder(store or "") is not None:
+    if folder is not None and files_folder(store or "") is not None:
         inner.fault("meta_folder", "a folder of files has none; name a prepared dataset with 'path'")
-    return DatasetRef(store, meta_folder=meta_folder) if store else None
+    return DatasetRef(store, meta_folder=folder) if store else None
 
 
 def parse_subset(owner: MappingReader) -> SubsetRange | None:

@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from ...errors import ConfigError, Fault, StorageError
-from ...format.dataset_ref import DatasetRef
+from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.messages import short_key, short_repr
 from ...format.documents.providers import data_path, is_metadataset, is_record_file, provider_of
@@ -307,7 +307,7 @@ class TreePlanner:
 
     def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
         given = asdict(source.ref) | {"filter": source.filter}
-        for key in ("split_config", "dataset_config", "meta_folder", "filter"):
+        for key in (*DOCUMENT_CHOICES, "filter"):
             if given[key] is not None:
                 self._documents.fault(file, f"{source.place}.{key}", "a metadataset has none; set it at its datasets")
         if source.aux:
@@ -328,7 +328,7 @@ class TreePlanner:
 
     def _with_known_folder(self, file: str, reference: ReferenceSpec, ref: DatasetRef) -> DatasetRef:
         """Return a dataset without a meta folder if it cannot have one, which is a fault."""
-        if ref.meta_folder is None or not is_record_file(ref.path):
+        if not ref.has_other_folder or not is_record_file(ref.path):
             return ref
         self._documents.fault(file, f"{reference.place}.meta_folder", "a single file has none")
         return ref.moved(ref.path)

@@ -8,7 +8,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from importlib.machinery import SourceFileLoader
 from multiprocessing import parent_process
 from types import ModuleType
@@ -36,12 +36,12 @@ def dataset_class_of(config: DatasetConfig, *, trust_code: bool) -> Any:
     return find_class(config.dataset_module, config.dataset_class or "", trust_code=trust_code)
 
 
-def described_by(config: DatasetConfig, *, meta_folder: str | os.PathLike[str], **choices: Any) -> Any:
+def described_by(config: DatasetConfig, code: DatasetCode, **choices: Any) -> Any:
     """Create an object of the user's dataset class that a ``dataset.yaml`` names.
 
     Args:
         config: The content of the file.
-        meta_folder: The ``.nv-meta`` folder.
+        code: The folder of the dataset's files of code.
         choices: The other arguments of :meth:`.DescribedDataset.described_by`.
 
     Returns:
@@ -51,17 +51,17 @@ def described_by(config: DatasetConfig, *, meta_folder: str | os.PathLike[str], 
         TrustError: The class's module is not imported, and the caller does not trust the dataset.
         ConfigError: The class does not exist, or its constructor fails.
     """
-    dataset_class = dataset_class_of(config, trust_code=choices["trust_code"])
+    dataset_class = dataset_class_of(config, trust_code=code.trust_code)
     owner = next((base for base in getattr(dataset_class, "__mro__", ()) if "build" in vars(base)), None)
     if owner is not None and not is_own_module(owner.__module__):
         raise ConfigError(
             f"{config.dataset_module}.{config.dataset_class} overrides build(), which is not called when a "
             "dataset is loaded: the order of samples is known before any is read",
-            at=str(meta_folder),
+            at=str(code.folder),
             hint="derive the class from DefaultDecoderWebdatasetFactory, and override load_sample or sample_filter",
         )
     describe = getattr(dataset_class, "described_by", None)
-    return None if describe is None else describe(config, meta_folder=meta_folder, **choices)
+    return None if describe is None else describe(config, code, **choices)
 
 
 def find_class(module: str, name: str, *, trust_code: bool) -> Any:
@@ -152,7 +152,7 @@ class MetaFunction:
     """A function defined in a file of ``.nv-meta``; it pickles as path and name.
 
     Args:
-        meta_folder: The ``.nv-meta`` folder.
+        folder: The ``.nv-meta`` folder.
         reference: ``"file.py:function"``, the file relative to that folder.
         trust_code: Allow running code of the dataset.
 
@@ -161,9 +161,9 @@ class MetaFunction:
         ConfigError: There is no such file or function, or importing the file fails.
     """
 
-    def __init__(self, meta_folder: str | os.PathLike[str], reference: str, *, trust_code: bool) -> None:
+    def __init__(self, folder: str | os.PathLike[str], reference: str, *, trust_code: bool) -> None:
         file, _, self.name = reference.rpartition(":")
-        self.path = EPath(meta_folder) / file
+        self.path = EPath(folder) / file
         if not is_trusted(trust_code):
             raise refuse(f"dataset.yaml asks to run {self.name}() of {file}", at=str(self.path))
         self._function = self._load()
@@ -192,6 +192,23 @@ class MetaFunction:
             )
         loaded: Callable[..., Any] = function
         return loaded
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetCode:
+    """The files of code in the ``.nv-meta`` folder of a dataset.
+
+    Attributes:
+        folder: The folder.
+        trust_code: Allow the files to run.
+    """
+
+    folder: str | os.PathLike[str]
+    trust_code: bool
+
+    def function(self, given: str | Callable[..., Any] | None) -> Callable[..., Any] | None:
+        """Return a function; import one that is given as ``"file.py:function"``, as :class:`MetaFunction` does."""
+        return MetaFunction(self.folder, given, trust_code=self.trust_code) if isinstance(given, str) else given
 
 
 class _FileLoader(SourceFileLoader):

@@ -15,7 +15,7 @@ from ...format.nv_meta import FOLDER
 from ...renamed_parameters import renamed_parameters
 from ...storage import EPath
 from ..decoding.decoder import AnyDecoder, SampleDecoder
-from .dataset_code import checked_sample_class
+from .dataset_code import DatasetCode, checked_sample_class
 from .recipe import SampleRecipe, sample_class_of
 from .sample_builder import SampleBuilder
 
@@ -93,11 +93,10 @@ class DescribedDataset(Generic[T_co]):
     def described_by(
         cls,
         config: DatasetConfig,
+        code: DatasetCode,
         *,
-        meta_folder: str | os.PathLike[str],
         dataset_path: str | os.PathLike[str] | None = None,
         decoder: AnyDecoder | None,
-        trust_code: bool,
         options: Mapping[str, Any] | None = None,
     ) -> Self:
         """Create the object of a class that a ``dataset.yaml`` names.
@@ -109,12 +108,12 @@ class DescribedDataset(Generic[T_co]):
             TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
             ConfigError: The constructor fails.
         """
-        arguments = {**(options or {}), **arguments_of_config(config, trust_code=trust_code)}
-        dataset = instantiate(cls, dataset_path or EPath(meta_folder).parent, arguments)
-        dataset.set_meta_folder(meta_folder)
+        arguments = {**(options or {}), **arguments_of_config(config, trust_code=code.trust_code)}
+        dataset = instantiate(cls, dataset_path or EPath(code.folder).parent, arguments)
+        dataset.set_meta_folder(code.folder)
         if isinstance(dataset.decoder, OfTheRun):
             dataset.decoder = decoder
-        dataset.trust_code = dataset.trust_code or trust_code
+        dataset.trust_code = dataset.trust_code or code.trust_code
         return dataset
 
     def without_decoder(self) -> Self:
@@ -169,16 +168,16 @@ class DescribedDataset(Generic[T_co]):
     def _decoder(self, decoder: AnyDecoder | None) -> None:
         self.decoder = decoder
 
-    _meta_folder: EPath | None = None
+    _nv_meta: EPath | None = None
 
     @property
     def meta_folder(self) -> EPath:
         """The ``.nv-meta`` folder, or the folder that is used instead."""
-        return self.path / FOLDER if self._meta_folder is None else self._meta_folder
+        return self.path / FOLDER if self._nv_meta is None else self._nv_meta
 
     def set_meta_folder(self, folder: str | os.PathLike[str]) -> None:
         """Set the folder to use instead of ``.nv-meta``."""
-        self._meta_folder = EPath(folder)
+        self._nv_meta = EPath(folder)
 
     @property
     def recipe(self) -> SampleRecipe:
@@ -194,8 +193,7 @@ class DescribedDataset(Generic[T_co]):
             sample_loader=self.sample_loader,
             part_filter=self.part_filter,
             subflavors=self.subflavors,
-            meta_folder=self.meta_folder,
-            trust_code=self.trust_code,
+            code=DatasetCode(self.meta_folder, self.trust_code),
         )
 
     def _sample_class(self) -> type[Any]:

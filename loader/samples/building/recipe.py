@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.field_map import FieldMap, parse_field_map
 from .. import types
 from ..types import CrudeSample
-from .dataset_code import MetaFunction, checked_sample_class, dataset_class_of, find_class
+from .dataset_code import DatasetCode, checked_sample_class, dataset_class_of, find_class
 
 PartFilter = frozenset[str] | Callable[[str], Any]
 """Names of the parts to read, or a predicate on part names."""
@@ -38,9 +37,7 @@ class SampleRecipe:
     subflavors: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of_config(
-        cls, config: DatasetConfig | None, *, meta_folder: str | os.PathLike[str], trust_code: bool
-    ) -> SampleRecipe:
+    def of_config(cls, config: DatasetConfig | None, code: DatasetCode) -> SampleRecipe:
         """Create the recipe of a ``dataset.yaml``; None means crude samples.
 
         Raises:
@@ -50,10 +47,10 @@ class SampleRecipe:
         if config is None:
             return cls()
         return cls(
-            sample_class=sample_class_of(config, trust_code=trust_code),
+            sample_class=sample_class_of(config, trust_code=code.trust_code),
             field_map=config.field_map,
-            loader=_function(config.sample_loader, meta_folder, trust_code),
-            part_filter=_part_filter(config.field_map, config.part_filter, meta_folder, trust_code),
+            loader=code.function(config.sample_loader),
+            part_filter=_part_filter(config.field_map, config.part_filter, code),
             subflavors=config.subflavors,
         )
 
@@ -66,8 +63,7 @@ class SampleRecipe:
         sample_loader: str | Callable[..., Any] | None,
         part_filter: str | Sequence[str] | Callable[[str], Any] | None,
         subflavors: Mapping[str, Any],
-        meta_folder: str | os.PathLike[str],
-        trust_code: bool,
+        code: DatasetCode,
     ) -> SampleRecipe:
         """Create the recipe of a dataset class from its arguments: values as in ``dataset.yaml``, or functions.
 
@@ -80,8 +76,8 @@ class SampleRecipe:
         return cls(
             sample_class=sample_class,
             field_map=fields,
-            loader=_function(sample_loader, meta_folder, trust_code),
-            part_filter=_part_filter(fields, wanted, meta_folder, trust_code),
+            loader=code.function(sample_loader),
+            part_filter=_part_filter(fields, wanted, code),
             subflavors=subflavors,
         )
 
@@ -89,17 +85,14 @@ class SampleRecipe:
         self,
         sample_type: type[Any] | None,
         options: Mapping[str, Any],
-        *,
-        meta_folder: str | os.PathLike[str],
-        trust_code: bool,
+        code: DatasetCode,
     ) -> SampleRecipe:
         """Return the recipe with what it leaves open taken from the caller's options.
 
         Args:
             sample_type: Class of the samples of a dataset without a ``dataset.yaml``; None for other datasets.
             options: ``field_map``, ``sample_loader`` and ``part_filter``, as in :meth:`of_arguments`.
-            meta_folder: The ``.nv-meta`` folder, with the files that the options name.
-            trust_code: Allow these files to run.
+            code: The folder of the files that the options name.
 
         Raises:
             TrustError: A file of the dataset is named, and the caller does not trust the dataset.
@@ -125,8 +118,7 @@ class SampleRecipe:
             sample_loader=used.get("sample_loader") or self.loader,
             part_filter=used.get("part_filter"),
             subflavors=self.subflavors,
-            meta_folder=meta_folder,
-            trust_code=trust_code,
+            code=code,
         )
 
 
@@ -157,18 +149,11 @@ def _names_or_test(given: Sequence[str] | Callable[[str], Any]) -> tuple[str, ..
     return given if callable(given) else tuple(given)
 
 
-def _function(
-    given: str | Callable[..., Any] | None, meta_folder: str | os.PathLike[str], trust_code: bool
-) -> Callable[..., Any] | None:
-    return MetaFunction(meta_folder, given, trust_code=trust_code) if isinstance(given, str) else given
-
-
 def _part_filter(
     field_map: FieldMap | None,
     given: str | tuple[str, ...] | Callable[[str], Any] | None,
-    meta_folder: str | os.PathLike[str],
-    trust_code: bool,
+    code: DatasetCode,
 ) -> PartFilter | None:
     if field_map is not None:
         return field_map.part_names()
-    return frozenset(given) if isinstance(given, tuple) else _function(given, meta_folder, trust_code)
+    return frozenset(given) if isinstance(given, tuple) else code.function(given)

@@ -21,7 +21,7 @@ from ..decoding.part_decode import QUICK_DECODERS
 from ..source_info import SourceInfo
 from ..trust import is_trusted
 from ..types import ConversationSample, CrudeSample, Sample
-from .dataset_code import MetaFunction, described_by
+from .dataset_code import DatasetCode, MetaFunction, described_by
 from .recipe import SampleRecipe
 
 _make_source = partial(tuple.__new__, SourceInfo)  # SourceInfo(…) takes twice as long
@@ -75,7 +75,7 @@ class SampleBuilder:
         key_format: Form of the samples' ``__key__``.
         sample_type: Class of the samples of a dataset without a description.
         options: The caller's arguments for what the config leaves open.
-        dataset_path: Folder of the dataset; by default the one that contains ``meta_folder``.
+        dataset_path: Folder of the dataset; by default the one that contains ``.nv-meta``.
 
     Raises:
         TrustError: The dataset names code to run, and the caller does not trust it.
@@ -94,17 +94,11 @@ class SampleBuilder:
         options: Mapping[str, Any] | None = None,
         dataset_path: str | os.PathLike[str] | None = None,
     ) -> None:
+        code = DatasetCode(meta_folder, trust_code)
         # A dataset class that the user wrote builds the samples; otherwise, a recipe says how.
         self._dataset: Any = None  # a DescribedDataset
         if isinstance(config, DatasetConfig) and config.dataset_class and not is_own_module(config.dataset_module):
-            self._dataset = described_by(
-                config,
-                meta_folder=meta_folder,
-                dataset_path=dataset_path,
-                decoder=decoder,
-                trust_code=trust_code,
-                options=options,
-            )
+            self._dataset = described_by(config, code, dataset_path=dataset_path, decoder=decoder, options=options)
         elif config is not None and not isinstance(config, DatasetConfig | SampleRecipe):
             self._dataset = config
         if self._dataset is not None:
@@ -112,10 +106,10 @@ class SampleBuilder:
         elif isinstance(config, SampleRecipe):
             recipe = config
         else:
-            recipe = SampleRecipe.of_config(config, meta_folder=meta_folder, trust_code=trust_code)
+            recipe = SampleRecipe.of_config(config, code)
             if options:
                 of_caller = sample_type if config is None else None
-                recipe = recipe.completed(of_caller, options, meta_folder=meta_folder, trust_code=trust_code)
+                recipe = recipe.completed(of_caller, options, code)
         # What every sample needs is looked up once.
         self._decode_sample = whole_sample_decoder(decoder)
         self._decoder: Any = None if self._decode_sample is not None else decoder

@@ -15,8 +15,8 @@ from typing import Any
 from ...convert import sources
 from ...errors import ConfigError, EnergonError, StorageError
 from ...format.columns.column import read_record
-from ...format.dataset_ref import DatasetRef
-from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
+from ...format.dataset_ref import DOCUMENT_CHOICES
+from ...format.documents.load_request import LoadRequest, checked_key_format, given_ref
 from ...format.documents.messages import did_you_mean
 from ...format.documents.next_command import deciding_imports
 from ...format.documents.providers import is_metadataset
@@ -52,9 +52,7 @@ _NEARLY = 0.85
 """Similarity of a method's name to a hook's that makes it a misspelt hook: two letters of thirteen may differ."""
 
 _KNOWN = (
-    "split_config",
-    "dataset_config",
-    "meta_folder",
+    *DOCUMENT_CHOICES,
     "subflavors",
     "tags",
     "filter_name",
@@ -170,11 +168,11 @@ def _request_of(
     path: str | os.PathLike[str], given: Mapping[str, Any], *, unknown: Container[str], caller: str, **choices: Any
 ) -> LoadRequest:
     key_format, subset = given.get("key_format"), given.get("subset")
-    ref = DatasetRef(
-        os.fspath(path),
+    ref = given_ref(
+        path,
+        given.get("meta_folder"),
         split_config=given.get("split_config") or None,
         dataset_config=given.get("dataset_config") or None,
-        meta_folder=resolve_meta_folder(given.get("meta_folder"), path),
         trust_code=bool(given.get("trust_code", False)),
     )
     return LoadRequest.at(

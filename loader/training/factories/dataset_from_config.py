@@ -14,7 +14,7 @@ from ...dataset.records import SingleFile
 from ...errors import ConfigError, EnergonError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
-from ...format.documents.load_request import LoadRequest, resolve_meta_folder
+from ...format.documents.load_request import LoadRequest, given_ref
 from ...format.documents.providers import data_path, format_of, is_metadataset
 from ...format.jsonl.index import prepare_jsonl
 from ...format.nv_meta import FOLDER
@@ -229,8 +229,8 @@ def get_dataset_from_config(
     common: dict[str, Any] = {"training": training, "worker_config": worker_config, **kwargs}
     if filter_name is not None:  # a user-defined class need not take it
         common["filter_name"] = filter_name
-    meta_folder = resolve_meta_folder(meta_folder, data_path(os.fspath(path)))
-    factory = _FACTORIES.get(format_of(data_path(os.fspath(path))))
+    ref = given_ref(data_path(os.fspath(path)), meta_folder, split_config=split_config, dataset_config=dataset_config)
+    factory = _FACTORIES.get(format_of(ref.path))
     if factory is not None:
         check_sample_type(factory.__sample_type__, sample_type, at=None)
         return factory(path, subflavors=subflavors, **common)
@@ -241,11 +241,9 @@ def get_dataset_from_config(
             hint="pass it to load_dataset()",
         )
     common |= {"split_config": split_config, "trust_code": trust_code}
-    if meta_folder is not None:  # a user-defined class need not take it
-        common["meta_folder"] = meta_folder
-    folder = folder_at(
-        DatasetRef(os.fspath(path), split_config=split_config, dataset_config=dataset_config, meta_folder=meta_folder)
-    )
+    if ref.has_other_folder:  # a user-defined class need not take it
+        common["meta_folder"] = ref.folder
+    folder = folder_at(ref)
     common["split_part"] = folder.loaded_part(split_part or ("train" if training else "val"))
     made = _open_folder(EPath(path), folder, subflavors, common)
     check_sample_type(made.source.builder.sample_class, sample_type, at=folder.storage.path(FOLDER))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import ConfigError
+from ...format.dataset_ref import DOCUMENT_CHOICES
 from ...format.documents.providers import is_metadataset
 from ...format.documents.subset import SubsetRange
 from ...metadataset.documents.parse import parse_metadataset
@@ -80,8 +81,7 @@ class DatasetLoaderInterface(ABC):
             ConfigError: A file is invalid, or there is no such split part.
             TrustError: A dataset needs to run code, and the caller does not allow it.
         """
-        choices: dict[str, Any] = {"split_config": self.split_config, "dataset_config": self.dataset_config}
-        choices |= {"meta_folder": self.meta_folder, **kwargs}
+        choices: dict[str, Any] = {**{name: getattr(self, name) for name in DOCUMENT_CHOICES}, **kwargs}
         own, given = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
         together = None if own is None or given is None else -1 if -1 in {own, given} else own * given
         leaves = open_leaves(

@@ -15,7 +15,7 @@ from ...dataset.opening import folder_at
 from ...errors import ConfigError, EmptyDatasetError, Fault
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.brace_patterns import expand_pattern
-from ...format.documents.load_request import LoadRequest, resolve_meta_folder
+from ...format.documents.load_request import LoadRequest, given_ref
 from ...format.documents.messages import did_you_mean
 from ...format.media.kind import MediaFilter
 from ...format.nv_meta import SPLIT_YAML
@@ -191,24 +191,25 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         self.split_part = split_part or ("train" if self.training else "val")
         self.split_config = split_config or SPLIT_YAML
         self.filter_name = filter_name
-        given = resolve_meta_folder(meta_folder, str(self.path))
-        self._meta_folder = None if given is None else EPath(given)
+        given = given_ref(str(self.path), meta_folder)
+        if given.has_other_folder:
+            self.set_meta_folder(given.folder)
 
     @cached_property
     def source(self) -> DatasetSource:
         """The source that the stages read."""
         request = LoadRequest(
-            ref=DatasetRef(
-                str(self.path),
-                split_config=self.split_config,
-                meta_folder=None if self._meta_folder is None else str(self._meta_folder),
-                trust_code=self.trust_code,
-            ),
+            ref=self._dataset_ref,
             split_part=self.split_part,
             filter=self.filter_name,
             subset=tuple(self.subset),
         )
         return DatasetSource(request=request, decoder=self._decoder, described=self)
+
+    @property
+    def _dataset_ref(self) -> DatasetRef:
+        ref = DatasetRef(str(self.path), split_config=self.split_config, trust_code=self.trust_code)
+        return ref if self._nv_meta is None else ref.moved(ref.path, str(self._nv_meta))
 
     @property
     def shards(self) -> list[ShardInfo]:
@@ -226,9 +227,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         return self._meta().sample_excludes
 
     def _meta(self) -> WebdatasetMeta:
-        return WebdatasetMeta.from_config(
-            self.path, split_part=self.split_part, split_config=self.split_config, meta_folder=self._meta_folder
-        )
+        return WebdatasetMeta.of(self._dataset_ref, split_part=self.split_part)
 
     def as_file_store(self) -> FileStore[bytes]:
         """Return the store of the dataset's parts, by name, as bytes.
@@ -236,7 +235,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         Raises:
             StorageError: The folder is missing or not prepared.
         """
-        return DatasetFileStore(self.path, meta_folder=self._meta_folder)
+        return DatasetFileStore.of(self._dataset_ref)
 
 
 class DefaultGenericWebdatasetFactory(BaseWebdatasetFactory[T_co]):
@@ -335,7 +334,13 @@ class WebdatasetMeta:
             ConfigError: The split file is invalid or missing, or has no such part.
             EmptyDatasetError: No shard of the part has samples.
         """
-        folder = folder_at(DatasetRef.at(path, split_config=split_config, meta_folder=meta_folder))
+        ref = DatasetRef(os.fspath(path), split_config=split_config, meta_folder=_text(meta_folder))
+        return cls.of(ref, split_part=split_part)
+
+    @classmethod
+    def of(cls, ref: DatasetRef, *, split_part: str) -> Self:
+        """Read the shards of a part, as :meth:`from_config` does; relative paths start from the working directory."""
+        folder = folder_at(ref.resolved())
         split = folder.split
         if split is None or split_part not in split.split_parts:
             parts = list(split.split_parts) if split else []
@@ -346,7 +351,7 @@ class WebdatasetMeta:
         excluded = split.excluded_shards()
         names = [name for name in split.split_parts[split_part] if name not in excluded]
         shards = [
-            ShardInfo(name=name, path=EPath(path) / name, count=count)
+            ShardInfo(name=name, path=EPath(ref.path) / name, count=count)
             for name in names
             if name in folder.shard_counts and (count := len(split.samples_of(split_part, folder.shard_counts[name])))
         ]
@@ -412,8 +417,8 @@ def prepare_dataset(
         WorkerError: A scanning process or a task was killed.
     """
     use_storage_options(parent_path, storage_options)
-    meta_folder = None if meta_folder is None else os.fspath(meta_folder)
-    storage = DatasetRef(os.fspath(parent_path), meta_folder=meta_folder).storage()
+    ref = DatasetRef(os.fspath(parent_path), meta_folder=_text(meta_folder))
+    storage = ref.storage()
     present = [shard.name for shard in find_shards(storage).shards]
     wanted = frozenset(present) if paths is None else _wanted(storage, paths, present)
     split = None if tar_index_only else _split_request(split_parts_ratio, split_parts_patterns, shuffle_seed)
@@ -422,15 +427,14 @@ def prepare_dataset(
         text = plan_split(storage, split, [name for name in present if name in wanted]).text
         files, split = {split_config: text or ""}, None
     excluded = [re.escape(name) for name in present if name not in wanted]
-    plan = PreparePlan(
-        path=os.fspath(parent_path),
+    plan = PreparePlan.of(
+        ref,
         workers=max(1, min(workers, os.cpu_count() or 1, len(wanted))),
         exclude=f"^(?:{'|'.join(excluded)})$" if excluded else None,
         split=split,
         files=files,
         media=media_filter,
         fix_duplicates=fix_duplicates,
-        meta_folder=meta_folder,
     )
     if progress and progress_fn is None:
         progress_fn = progress_bar
@@ -438,6 +442,10 @@ def prepare_dataset(
     report = run_prepare(plan, on_progress=steps.advance, executor=executor)
     steps.finish()
     return report
+
+
+def _text(path: str | os.PathLike[str] | None) -> str | None:
+    return None if path is None else os.fspath(path)
 
 
 def _split_request(

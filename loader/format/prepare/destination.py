@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from ...errors import ConfigError, EnergonError, StorageError
 from ...storage import Storage, is_url
+from ..dataset_ref import DatasetRef
 from ..documents.dataset_files import read_shard_info
 from ..nv_meta import (
     DATASET_YAML,
@@ -39,11 +40,14 @@ def unwritable_folder(storage: Storage) -> StorageError | None:
     )
 
 
-def check_meta_folder(storage: Storage, *, shards: Collection[str] | None = None, force: bool = False) -> None:
-    """Check that a folder used instead of ``.nv-meta`` has no other use.
+def check_destination(
+    storage: Storage, ref: DatasetRef, *, shards: Collection[str] | None = None, force: bool = False
+) -> None:
+    """Check that the folder used instead of ``.nv-meta``, if any, has no other use.
 
     Args:
         storage: The dataset, opened with that folder.
+        ref: What it is opened by.
         shards: Shards of the dataset; None for a folder of media files.
         force: Replace the metadata of another dataset.
 
@@ -51,7 +55,7 @@ def check_meta_folder(storage: Storage, *, shards: Collection[str] | None = None
         ConfigError: It contains the dataset's folder, files of another kind, or the metadata of another dataset.
         StorageError: It is a file.
     """
-    if is_url(storage.path(FOLDER)):
+    if not ref.has_other_folder or is_url(storage.path(FOLDER)):
         return
     dataset, folder = storage.path(""), os.path.realpath(storage.path(FOLDER))
     if not is_url(dataset) and os.path.commonpath((os.path.realpath(dataset), folder)) == folder:

@@ -71,11 +71,12 @@ def lint(
     workers: int = 1,
     trust_code: bool = False,
     split_config: str | None = None,
+    dataset_config: str | None = None,
     **options: Any,
 ) -> LintReport:
     check = partial(make_check, trust_code=trust_code)
     plan = LintPlan(
-        ref=DatasetRef(str(folder), split_config=split_config),
+        ref=DatasetRef(str(folder), split_config, dataset_config),
         level=level,
         workers=workers,
         make_sample_check=check,

@@ -334,13 +334,13 @@ class WebdatasetMeta:
             ConfigError: The split file is invalid or missing, or has no such part.
             EmptyDatasetError: No shard of the part has samples.
         """
-        ref = DatasetRef(os.fspath(path), split_config=split_config, meta_folder=_text(meta_folder))
+        ref = DatasetRef.at(str(EPath(path)), split_config=split_config, meta_folder=meta_folder)
         return cls.of(ref, split_part=split_part)
 
     @classmethod
     def of(cls, ref: DatasetRef, *, split_part: str) -> Self:
-        """Read the shards of a part, as :meth:`from_config` does; relative paths start from the working directory."""
-        folder = folder_at(ref.resolved())
+        """Read the shards of a part, as :meth:`from_config` does."""
+        folder = folder_at(ref)
         split = folder.split
         if split is None or split_part not in split.split_parts:
             parts = list(split.split_parts) if split else []
@@ -417,7 +417,7 @@ def prepare_dataset(
         WorkerError: A scanning process or a task was killed.
     """
     use_storage_options(parent_path, storage_options)
-    ref = DatasetRef(os.fspath(parent_path), meta_folder=_text(meta_folder))
+    ref = DatasetRef(os.fspath(parent_path), meta_folder=None if meta_folder is None else os.fspath(meta_folder))
     storage = ref.storage()
     present = [shard.name for shard in find_shards(storage).shards]
     wanted = frozenset(present) if paths is None else _wanted(storage, paths, present)
@@ -442,10 +442,6 @@ def prepare_dataset(
     report = run_prepare(plan, on_progress=steps.advance, executor=executor)
     steps.finish()
     return report
-
-
-def _text(path: str | os.PathLike[str] | None) -> str | None:
-    return None if path is None else os.fspath(path)
 
 
 def _split_request(

@@ -8,8 +8,10 @@ from ...format.columns.column import open_column
 from ...format.documents.messages import nearest_hint
 from ...metadataset.documents.weight_schedule import EntrySchedule, ScheduleUnit, combine_starts
 from ...metadataset.plans.blend_units import UnitBlend, sample_shares
+from ...pipeline.reading.dataset_source import DatasetSource
+from ...pipeline.reading.joined_source import JoinedSource
 from ...training.datasets.run_datasets import LoadedDatasets
-from ...training.datasets.volume_units import column_folder, columns_of, write_command
+from ...training.datasets.volume_units import columns_of, write_command
 
 
 class VolumeMix:
@@ -77,14 +79,10 @@ class VolumeMix:
     def _mean(self, leaf: int, unit: str) -> float | None:
         """Return the mean size of a dataset's samples from its column; None if it has none."""
         source = self._datasets.leaves[leaf].source
-        folder = column_folder(source)
-        if folder is None or unit not in columns_of(source):
+        member = source.members[0] if isinstance(source, JoinedSource) else source
+        if not isinstance(member, DatasetSource) or unit not in columns_of(source):
             return None
-        column = open_column(folder.folder.storage, folder.folder.index, unit)
-        rows = folder.index_numbers()
-        rows = rows[~np.isin(rows, folder.excluded)]
-        rows = rows[column.is_known(rows)]
-        return float(column.values[rows].mean(dtype=np.float64)) if len(rows) else None
+        return mean_of_column(member, unit)
 
     def notes(self) -> list[str]:
         """Describe how the shares are to be read."""
@@ -98,3 +96,12 @@ class VolumeMix:
                 + (similar or f". Write them: {write_command(paths[0], unit)}")
             )
         return found
+
+
+def mean_of_column(source: DatasetSource, name: str) -> float | None:
+    """Return the mean of a column's known values over the samples of a source; None if there are none."""
+    column = open_column(source.folder.storage, source.folder.index, name)
+    rows = source.index_numbers()
+    rows = rows[~np.isin(rows, source.excluded)]
+    rows = rows[column.is_known(rows)]
+    return float(column.values[rows].mean(dtype=np.float64)) if len(rows) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,18 +28,6 @@ from .sample_view import (
 from .selection import Selection
 
 _NOT_JOINED = "shown one after another"
-
-
-class LeafViews(Protocol):
-    """The samples of a leaf, counted from 0 after its filter and subset."""
-
-    def __len__(self) -> int: ...
-
-    def find(self, key: str) -> Sequence[int]:
-        """Return the numbers of the samples that have a key."""
-
-    def view(self, index: int, title: str) -> SampleView:
-        """Read a sample and describe it; ``title`` is shown after its key."""
 
 
 def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
@@ -191,6 +179,10 @@ class _Member:
         view = view_of_sample(self.folder, number, title="", build=self._build, max_json_bytes=limit)
         fields = [replace(field, name=f"{self._label}: {field.name}") for field in view.fields]
         return replace(view, fields=fields)
+
+
+LeafViews = _Samples | _Rows
+"""The samples of a leaf, counted from 0 after its filter and subset."""
 
 
 def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:

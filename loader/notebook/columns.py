@@ -165,14 +165,14 @@ def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None
         except UnicodeDecodeError as error:
             raise SampleError(
                 f"expected text in part {name!r}, found bytes that are not UTF-8",
-                at=leaf.source.place_of(index),
+                at=leaf.source.folder.place_of(index),
                 part=name,
                 hint="name parts that are texts: txt, json, cls …",
             ) from error
         if data is not None and len(data) > _MAX_TEXT_BYTES:
             raise SampleError(
                 f"expected a part of at most {_MAX_TEXT_BYTES:,} bytes, found {len(data):,} in part {name!r}",
-                at=leaf.source.place_of(index),
+                at=leaf.source.folder.place_of(index),
                 part=name,
                 hint="read it with dataset.parts or dataset.read",
             )

@@ -11,12 +11,10 @@ import numpy as np
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
-from ..dataset.join import Samples
 from ..dataset.query import SampleQuery, find_samples, samples_of_keys
 from ..dataset.records import as_bytes
 from ..errors import SampleError
 from ..format.documents.providers import format_of
-from ..format.records.folder_index import RecordIndex
 from ..pipeline.reading.dataset_source import DatasetSource
 from ..pipeline.reading.source import Source
 from ..stores.file_store import MissingFileError
@@ -78,14 +76,9 @@ class Leaf:
     split: str | None = None
 
     @property
-    def samples(self) -> Samples:
-        """The samples of the dataset, or the rows of the join."""
-        return self.source.folder
-
-    @property
     def first(self) -> Dataset:
         """The dataset, of a join the first member: it has the keys, columns and filters."""
-        return self.samples.first
+        return self.source.folder.first
 
     def find(self, query: SampleQuery) -> IntArray:
         """Return the samples, or rows, whose sample in the first dataset a query chooses; ascending.
@@ -93,12 +86,12 @@ class Leaf:
         Raises:
             ConfigError: There is no such split part, value or filter, or the condition is invalid.
         """
-        return self.samples.with_first(find_samples(self.first, query))
+        return self.source.folder.with_first(find_samples(self.first, query))
 
     def find_keys(self, keys: Sequence[str]) -> dict[str, IntArray]:
         """Return the samples, or rows, of each key, ascending; a key may also be the name of a shard."""
         by_key = samples_of_keys(self.first, keys)
-        return {key: self.samples.with_first(np.asarray(some, np.int64)) for key, some in by_key.items()}
+        return {key: self.source.folder.with_first(np.asarray(some, np.int64)) for key, some in by_key.items()}
 
     def parts(self, index: int, names: Sequence[str] | None = None) -> dict[str, bytes]:
         """Read parts of a sample or row, as bytes.
@@ -107,7 +100,7 @@ class Leaf:
             index: Its number in the index, or the join.
             names: The parts to read, if the sample has them; None for all.
         """
-        return {name: _stored_bytes(value) for name, value in self.samples.read_parts(index, names).items()}
+        return {name: _stored_bytes(value) for name, value in self.source.folder.read_parts(index, names).items()}
 
     def read(self, index: int, part: str, start: int, stop: int | None) -> bytes:
         """Read a range of the bytes of a part.
@@ -115,19 +108,20 @@ class Leaf:
         Raises:
             MissingFileError: The sample has no such part.
         """
+        dataset = self.source.folder
         try:
             if format_of(self.first.path) == "binidx":  # of which a dataset reads the text
-                return _stored_bytes(self.samples.read_parts(index)[part])[start:stop]
-            return self.samples.read(index, part, start, stop)
+                return _stored_bytes(dataset.read_parts(index)[part])[start:stop]
+            return dataset.read(index, part, start, stop)
         except KeyError as error:
             if isinstance(error, SampleError):
                 raise
-        known = ", ".join(each.name for each in self.samples.parts(index))
-        raise MissingFileError(f"there is no part {part!r}; the sample has: {known}", at=self.source.place_of(index))
+        known = ", ".join(each.name for each in dataset.parts(index))
+        raise MissingFileError(f"there is no part {part!r}; the sample has: {known}", at=dataset.place_of(index))
 
     def where_is(self, index: int) -> SampleLocation:
         """Return where the bytes of a sample or row lie, without reading them."""
-        first, *others = (_location(member.dataset, member.number) for member in self.samples.members_of(index))
+        first, *others = (_location(member.dataset, member.number) for member in self.source.folder.members_of(index))
         return replace(first, joined=tuple(others))
 
 
@@ -138,23 +132,19 @@ def _stored_bytes(value: Any) -> bytes:
 
 def _location(dataset: Dataset, number: int) -> SampleLocation:
     shard = dataset.index.shard_of(number)
-    if dataset.records is None:
-        parts = {part.name: PartRange(offset=part.offset, size_bytes=part.size_bytes) for part in dataset.parts(number)}
-    else:
-        parts = _ranges_of_record(dataset, dataset.records, number)
     return SampleLocation(
         dataset=dataset.path,
         shard=dataset.storage.path(shard.name),
         key=dataset.index.key(number),
         number=number,
-        parts=parts,
+        parts=_ranges(dataset, number),
     )
 
 
-def _ranges_of_record(dataset: Dataset, records: RecordIndex, number: int) -> dict[str, PartRange]:
-    """Return the range of a line or a document; of a row, which has none, the sizes of its values."""
-    found = records.locate(np.array([number]))
-    start, size_bytes = int(found.start[0]), int(found.size_bytes[0])
-    if size_bytes >= 0:
-        return {found.part_name[0]: PartRange(offset=start, size_bytes=size_bytes)}
-    return {part.name: PartRange(offset=None, size_bytes=part.size_bytes) for part in dataset.parts(number)}
+def _ranges(dataset: Dataset, number: int) -> dict[str, PartRange]:
+    """Return the ranges of parts; of a line or a document, its own; of the values of a row, only their sizes."""
+    if dataset.records is not None:
+        found = dataset.records.locate(np.array([number]))
+        if found.size_bytes[0] >= 0:
+            return {found.part_name[0]: PartRange(offset=int(found.start[0]), size_bytes=int(found.size_bytes[0]))}
+    return {part.name: PartRange(offset=part.offset, size_bytes=part.size_bytes) for part in dataset.parts(number)}

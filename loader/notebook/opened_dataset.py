@@ -245,7 +245,7 @@ class OpenedDataset(NumberedSamples[Any]):
     def key(self, number: int) -> str:
         """Return the key of a sample, ``<shard>/<key>``, without reading it; of a row of a join, its first one's."""
         leaf, index = self._place(number)
-        return leaf.first.index.full_key(leaf.samples.members_of(index)[0].number)
+        return leaf.first.index.full_key(leaf.source.folder.members_of(index)[0].number)
 
     def _place(self, number: int) -> tuple[Leaf, int]:
         """Return the dataset of a sample, and its number in the index or join."""
@@ -264,7 +264,7 @@ class OpenedDataset(NumberedSamples[Any]):
                 low, high = self._chosen.searchsorted((first, first + source.samples))
                 positions = self._chosen[low:high]
             _, indexes = self._reader.picking.locate(positions) if len(positions) else (None, positions)
-            yield leaf, leaf.samples.first_numbers(indexes) if len(indexes) else indexes
+            yield leaf, leaf.source.folder.first_numbers(indexes) if len(indexes) else indexes
 
     # ---------------------------------------------------------------------------------------------------- samples
 
@@ -374,7 +374,7 @@ class OpenedDataset(NumberedSamples[Any]):
     @property
     def part_names(self) -> list[str]:
         """Names of the parts that samples may have; in a join, after the name of the member and a slash."""
-        return list(dict.fromkeys(name for leaf in self._leaves for name in leaf.samples.part_names))
+        return list(dict.fromkeys(name for leaf in self._leaves for name in leaf.source.folder.part_names))
 
     @property
     def columns(self) -> Columns:

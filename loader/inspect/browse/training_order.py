@@ -79,7 +79,8 @@ def training_rows(order: TrainingOrder, start: int, stop: int) -> list[TrainingR
         for position, (one, number) in enumerate(zip(source.tolist(), index.tolist(), strict=True)):
             if start <= batch * size + position < stop:
                 found = run.sources[one]
-                rows.append(TrainingRow(step, rank, position, found.request.path, found.full_key(number), number))
+                key = found.folder.full_key(number)
+                rows.append(TrainingRow(step, rank, position, found.request.path, key, number))
     return rows
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from ...arrays import IntArray
-from ...format.columns.column import open_column
 from ...order import EditedOrder, RepeatedOrder, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
@@ -21,6 +20,7 @@ from ..text import format_percent
 from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
 from .scheduled import StretchFacts, mean_shares, scheduled_stretches, step_of_count
+from .volume_mix import mean_of_column
 
 _MAX_LOCATED = 5_000_000
 _POOR_SHUFFLE = 0.5
@@ -254,17 +254,10 @@ def _source_facts(
 
 def _amounts(source: Source, used: int) -> dict[str, float]:
     """Return the sums of known columns over the samples that a run uses."""
-    found: dict[str, float] = {}
     if not isinstance(source, DatasetSource):
-        return found
-    for name in _AMOUNTS.intersection(source.folder.column_names()):
-        column = open_column(source.folder.storage, source.folder.index, name)
-        rows = source.index_numbers()
-        rows = rows[~np.isin(rows, source.excluded)]
-        known = rows[column.is_known(rows)]
-        if len(known):
-            found[name] = float(column.values[known].mean(dtype=np.float64)) * used
-    return found
+        return {}
+    means = {name: mean_of_column(source, name) for name in _AMOUNTS.intersection(source.folder.column_names())}
+    return {name: mean * used for name, mean in means.items() if mean is not None}
 
 
 def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:

@@ -137,7 +137,7 @@ def _sample(
         rank=rank,
         position=position,
         dataset="" if source is None else source.request.path,
-        key="" if source is None else source.full_key(index),
+        key="" if source is None else source.folder.full_key(index),
         index=index,
         epoch=epoch,
         lane=lane,
@@ -160,7 +160,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
         StateError: The run skipped, packed or generated samples, and has no log.
     """
     planned = run.run if isinstance(run, RestoredRun) else run
-    indexes = {number: source.find(key) for number, source in enumerate(planned.sources)}
+    indexes = {number: source.folder.find(key) for number, source in enumerate(planned.sources)}
     wanted = {number: np.array(some, np.int64) for number, some in indexes.items() if some}
     if not wanted:
         only = planned.sources[0] if len(planned.sources) == 1 else None

@@ -14,10 +14,12 @@ from ...metadataset.documents.weight_schedule import EntrySchedule, ScheduleUnit
 from ...metadataset.plans.blend_units import UnitBlend, sample_shares
 from ...pipeline.contract.lane import child_seed
 from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.reading.dataset_source import DatasetSource
+from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...training.datasets.run_datasets import LoadedDatasets
-from ...training.datasets.volume_units import column_folder, columns_of, write_command
+from ...training.datasets.volume_units import columns_of, write_command
 
 
 class VolumeMix:
@@ -85,14 +87,10 @@ class VolumeMix:
     def _mean(self, leaf: int, unit: str) -> float | None:
         """Return the mean size of a dataset's samples from its column; None if it has none."""
         source = self._datasets.leaves[leaf].source
-        folder = column_folder(source)
-        if folder is None or unit not in columns_of(source):
+        member = source.members[0] if isinstance(source, JoinedSource) else source
+        if not isinstance(member, DatasetSource) or unit not in columns_of(source):
             return None
-        column = open_column(folder.folder.storage, folder.folder.index, unit)
-        rows = folder.index_numbers()
-        rows = rows[~np.isin(rows, folder.excluded)]
-        rows = rows[column.is_known(rows)]
-        return float(column.values[rows].mean(dtype=np.float64)) if len(rows) else None
+        return mean_of_column(member, unit)
 
     def notes(self) -> list[str]:
         """Describe how the shares are to be read."""
@@ -146,3 +144,12 @@ def readers_in(
             raise ConfigError("expected a chain of stages with one reader", hint="explain a run without such stages")
         stage = stage.inputs[0]
     yield path, (stage, seed)
+
+
+def mean_of_column(source: DatasetSource, name: str) -> float | None:
+    """Return the mean of a column's known values over the samples of a source; None if there are none."""
+    column = open_column(source.folder.storage, source.folder.index, name)
+    rows = source.index_numbers()
+    rows = rows[~np.isin(rows, source.excluded)]
+    rows = rows[column.is_known(rows)]
+    return float(column.values[rows].mean(dtype=np.float64)) if len(rows) else None

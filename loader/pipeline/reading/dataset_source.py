@@ -139,15 +139,6 @@ class DatasetSource(Source):
         """Names of the dataset's shards, by number."""
         return [shard.name for shard in self.folder.index.shards]
 
-    @property
-    def shard_starts(self) -> list[int]:
-        """Number of the first sample of each shard, in the index."""
-        return [shard.first_sample for shard in self.folder.index.shards]
-
-    def bare_key(self, index: int) -> str:
-        """Return the key of a sample in its shard, by its number in the index."""
-        return self.folder.index.key(index)
-
     @cached_property
     def filter(self) -> FilterRows | None:
         """The filters of the split part and of the run; None keeps all samples.

@@ -51,14 +51,9 @@ class JoinedSource(Source):
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @cached_property
-    def rows(self) -> IntArray:
-        """Numbers of the samples in their members' indexes, memory-mapped; shape (rows, members), -1 for none."""
-        return self.open_rows()
-
-    @cached_property
     def folder(self) -> JoinedDataset:
-        """The opened members, joined."""
-        rows = self.rows  # first: its errors name the join
+        """The opened members, joined; the rows are memory-mapped."""
+        rows = self.open_rows()  # first: its errors name the join
         members = tuple(member.folder for member in self.members)
         return JoinedDataset(members, self.names, rows, file=self.request.path, place=self.place)
 
@@ -79,7 +74,7 @@ class JoinedSource(Source):
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
-        return resolve_subset(self.request.subset, len(self.rows), at=f"{self.request.path}: {self.place}")
+        return resolve_subset(self.request.subset, len(self.folder), at=f"{self.request.path}: {self.place}")
 
     @property
     def largest_shard(self) -> int:
@@ -153,7 +148,8 @@ class JoinedSource(Source):
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other rows; compared when a state is restored."""
         start, stop = self._subset
-        head, tail = np.ascontiguousarray(self.rows[start : start + 1024]), np.ascontiguousarray(self.rows[-1024:])
+        rows = self.folder.rows
+        head, tail = np.ascontiguousarray(rows[start : start + 1024]), np.ascontiguousarray(rows[-1024:])
         return {
             "path": f"{self.request.path}: {self.place}",
             "samples": stop - start,

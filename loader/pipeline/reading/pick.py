@@ -131,7 +131,7 @@ class _Picking:
             file.expect_few()
         parts = shards.folder.stored_parts(file, index, shards.builder.part_filter)
         part, data = next(iter(parts.items())) if len(parts) == 1 else (None, parts)
-        return RawSample(number, index, shards.shard_names[shard], shards.bare_key(index), part, data)
+        return RawSample(number, index, shards.shard_names[shard], shards.folder.index.key(index), part, data)
 
     def index_of(self, position: int) -> tuple[int, int]:
         """Return the number of a sample's source, and its number in the index."""
@@ -141,13 +141,14 @@ class _Picking:
     def _starts_of_shards(self, number: int, source: DatasetSource) -> list[int]:
         starts = self._shard_starts.get(number)
         if starts is None:
-            starts = self._shard_starts[number] = source.shard_starts
+            starts = [shard.first_sample for shard in source.folder.index.shards]
+            self._shard_starts[number] = starts
         return starts
 
     def place_of(self, position: int) -> str:
         """Describe the location of a sample, without reading it."""
         source, index = self.locate([position])
-        return self._sources[int(source[0])].place_of(int(index[0]))
+        return self._sources[int(source[0])].folder.place_of(int(index[0]))
 
     def locate(self, positions: Sequence[int] | IntArray) -> tuple[IntArray, IntArray]:
         """Return the sources of samples, and their numbers in the indexes."""

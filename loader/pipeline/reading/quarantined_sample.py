@@ -54,6 +54,6 @@ class QuarantinedSample:
         if identity.get("path") != self.dataset:
             return False
         try:
-            return source.full_key(self.number) == self.key
+            return source.folder.full_key(self.number) == self.key
         except (LookupError, ValueError):
             return False

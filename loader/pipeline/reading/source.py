@@ -141,18 +141,6 @@ class Source(ABC):
     def folder(self) -> Samples:
         """The opened dataset, or the joined ones."""
 
-    def place_of(self, index: int) -> str:
-        """Describe the location of a sample by its number in the index, without reading it."""
-        return self.folder.place_of(index)
-
-    def full_key(self, index: int) -> str:
-        """Return ``shard/key`` of a sample by its number in the index, or what names it without an index."""
-        return self.folder.full_key(index)
-
-    def find(self, key: str) -> list[int]:
-        """Return the numbers in the index of the samples that have a key, ascending."""
-        return self.folder.find(key)
-
     @abstractmethod
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""

@@ -9,10 +9,8 @@ from typing import Any
 
 from ...cached_property import cached_property
 from ...errors import ConfigError
-from ...format.columns.column import Column, column_names, open_column
+from ...format.columns.column import Column, open_column
 from ...format.documents.messages import nearest_hint
-from ...pipeline.reading.dataset_source import DatasetSource
-from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.source import Raw, RawRow, Source
 from ...samples.encoding.size_metric import SizeMetric, size_metrics
 from .chain import Level
@@ -65,35 +63,23 @@ class ColumnSize:
         column = self._columns.get(source) or self._open(source)
         value = column.values[number].item()
         if isnan(value) or value == column.record.missing:
-            folder = column_folder(self._sources[source])
-            path = "" if folder is None else folder.folder.path
-            name = str(number) if folder is None else folder.full_key(number)
+            dataset = self._sources[source].folder.first
             raise ConfigError(
-                f"column {self.__name__!r} has no value for sample {name!r}, and a blend counts it",
-                at=path,
-                hint=f"write it for all samples: {write_command(path, self.__name__)}",
+                f"column {self.__name__!r} has no value for sample {dataset.full_key(number)!r}, and a blend counts it",
+                at=dataset.path,
+                hint=f"write it for all samples: {write_command(dataset.path, self.__name__)}",
             )
         return float(value)
 
     def _open(self, source: int) -> Column:
-        folder = column_folder(self._sources[source])
-        if folder is None:
-            raise LookupError(source)
-        self._columns[source] = open_column(folder.folder.storage, folder.folder.index, self.__name__)
+        dataset = self._sources[source].folder.first
+        self._columns[source] = open_column(dataset.storage, dataset.index, self.__name__)
         return self._columns[source]
-
-
-def column_folder(source: Source) -> DatasetSource | None:
-    """Return the prepared dataset that has the columns of a source: of a join, the primary one; None for files."""
-    if isinstance(source, JoinedSource):
-        source = source.members[0]
-    return source if isinstance(source, DatasetSource) and source.folder.has_documents else None
 
 
 def columns_of(source: Source) -> list[str]:
     """Return the names of a source's columns; of a join, those of the primary dataset."""
-    folder = column_folder(source)
-    return [] if folder is None else column_names(folder.folder.storage)
+    return source.folder.first.column_names()
 
 
 def write_command(path: str, unit: str) -> str:
@@ -182,8 +168,7 @@ class VolumeUnits:
         seen: set[str] = set()
         for leaf in leaves:
             source = self._sources[leaf]
-            folder = column_folder(source)
-            path = source.request.path if folder is None else folder.request.path
+            path = source.folder.first.ref.path
             if path not in seen and unit not in columns_of(source):
                 yield path
             seen.add(path)

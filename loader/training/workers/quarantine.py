@@ -39,7 +39,7 @@ def find_recorded(host: LaneHost, recorded: RecordedSample) -> QuarantinedSample
         dataset=str(identity.get("path", "")),
         uuid=identity.get("uuid"),
         number=number,
-        key=source.full_key(number),
+        key=source.folder.full_key(number),
     )
 
 

@@ -14,6 +14,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 __all__ = ["FOLDER", "MODULES", "PACKAGE", "AliasFinder", "install", "origin_of", "origins"]
 
@@ -44,6 +45,21 @@ def origin_of(name: str) -> tuple[str, str]:
     return f"{PACKAGE}{home}" if home.startswith(".") else home, original
 
 
+class _AliasModule(ModuleType):
+    """A module whose names, if they are replaced, are replaced where they are defined, too, as tests do that patch."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The first value that was replaced names the defining module; a mock that is replaced in its turn names none.
+        places: dict[str, tuple[ModuleType, str]] = vars(self).setdefault("__places__", {})
+        old = vars(self).get(name)
+        home, defined = sys.modules.get(getattr(old, "__module__", None) or ""), getattr(old, "__name__", name)
+        if name not in places and home is not None and old is not None and vars(home).get(defined) is old:
+            places[name] = home, defined
+        if name in places:
+            setattr(*places[name], value)
+        super().__setattr__(name, value)
+
+
 class AliasFinder(MetaPathFinder, Loader):
     """Finds the modules of the table, and makes them."""
 
@@ -61,6 +77,9 @@ class AliasFinder(MetaPathFinder, Loader):
         if folder.is_dir() or any(name.startswith(f"{module}.") for name in MODULES):  # a package
             spec.submodule_search_locations = [str(folder)]
         return spec
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _AliasModule(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
         names = {

@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from megatron.energon import alias_modules
 
 import loader
+from loader.samples.batching import collate
 from tests.cli.make_dataset import write_captions
 from tests.e2e.dataset_tree import prepare
 from tests.source_tree import ALIAS, PACKAGES, ROOT, sources
@@ -351,6 +352,15 @@ def test_data_may_name_classes_of_submodules(captions: Path, tmp_path: Path, mod
     batch = next(iter(megatron.energon.get_loader(dataset)))
     assert type(batch) is megatron.energon.flavors.captioning.CaptioningSample
     assert batch.image.shape == (2, 3, 16, 24)
+
+
+def test_a_patch_of_a_name_of_the_alias_acts_where_it_is_defined() -> None:
+    original = collate.batch_pad_stack
+    with mock.patch("megatron.energon.task_encoder.base.batch_pad_stack", return_value="patched"):
+        assert collate.batch_pad_stack([]) == "patched"
+    assert collate.batch_pad_stack is original is megatron.energon.task_encoder.base.batch_pad_stack
+    with mock.patch("megatron.energon.task_encoder.base.DefaultTaskEncoder.batch", return_value="patched"):
+        assert loader.DefaultTaskEncoder().batch([]) == "patched"
 
 
 def test_samples_that_were_pickled_under_either_name_are_the_same_class() -> None:

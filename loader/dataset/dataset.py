@@ -180,9 +180,9 @@ class Dataset(ABC):
         """Names of the parts that samples may have."""
         return self.index.part_names
 
-    def first_numbers(self, samples: IntArray) -> IntArray:
-        """Return the numbers of samples in the first dataset, shape (n,)."""
-        return samples
+    def numbers(self, samples: IntArray) -> IntArray:
+        """Return the numbers of samples in each dataset that has parts of them, shape (n, 1)."""
+        return samples[:, np.newaxis]
 
     def with_first(self, numbers: IntArray) -> IntArray:
         """Return the samples that have some numbers in the first dataset, ascending."""

@@ -61,10 +61,6 @@ class JoinedDataset:
             )
         return numbers
 
-    def first_numbers(self, samples: IntArray) -> IntArray:
-        """Return the numbers of rows in the first member, shape (n,)."""
-        return self.numbers(samples)[:, 0]
-
     def with_first(self, numbers: IntArray) -> IntArray:
         """Return the rows whose first sample has one of some numbers, ascending."""
         return np.flatnonzero(np.isin(self.rows[:, 0], numbers))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from ..cached_property import cached_property
 from ..dataset.join import JoinedDataset
 from ..dataset.opening import dataset_at
 from ..errors import EnergonError, TrustError
@@ -90,20 +91,18 @@ class _Rows:
 
     def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
         rows = open_join(join)
-        self._start, self._stop = resolve_subset(leaf.request.subset, len(rows), at=f"{join.file}: {join.place}")
+        at = f"{join.file}: {join.place}"
+        self._start, self._stop = resolve_subset(leaf.request.subset, len(rows), at=at)
         self._members = [_Member(member, number, request) for number, member in enumerate(join.members)]
         folders = tuple(member.folder for member in self._members)
         self._joined = JoinedDataset(folders, None, rows, file=join.file, place=join.place)
-        self._names = [member.name for member in join.members]
         self._joiner: Callable[..., Any] | None = None
         self._refused: EnergonError | None = None
         if not request.crude and join.joiner is not None:
             from ..samples.building.dataset_code import load_joiner
 
             try:
-                self._joiner = load_joiner(
-                    join.joiner, at=f"{join.file}: {join.place}", trust_code=request.ref.trust_code
-                )
+                self._joiner = load_joiner(join.joiner, at=at, trust_code=request.ref.trust_code)
             except EnergonError as error:
                 self._refused = error
 
@@ -120,7 +119,8 @@ class _Rows:
             return self._separately(numbers, heading)
         try:
             samples = [member.make(number) for member, number in zip(self._members, numbers, strict=True)]
-            joined = self._join(self._joiner, samples)
+            by_name = {str(member.name): sample for member, sample in zip(self._members, samples, strict=True)}
+            joined = self._joiner(*samples) if self._members[0].name is None else self._joiner(**by_name)
         except TrustError as error:
             return replace(self._separately(numbers, heading), note=untrusted_note(_NOT_JOINED, error))
         except EnergonError as error:
@@ -129,11 +129,6 @@ class _Rows:
             fault = f"the joiner fails: {type(error).__name__}: {error}"
             return replace(self._separately(numbers, heading), fault=fault)
         return SampleView(title=heading, fields=describe_sample(joined))
-
-    def _join(self, joiner: Callable[..., Any], samples: Sequence[Any]) -> Any:
-        if None in self._names:
-            return joiner(*samples)
-        return joiner(**dict(zip(map(str, self._names), samples, strict=True)))
 
     def _separately(self, numbers: Sequence[int], heading: str) -> SampleView:
         """Describe the members' samples one after another."""
@@ -156,20 +151,22 @@ class _Member:
     """One dataset of a join."""
 
     def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
+        self.name = member.name
         self.folder = dataset_at(member.ref)
         self._label = member.name if member.name is not None else f"{number} {os.path.basename(member.path)}"
         self._build = None if request.crude else make_build(self.folder, request)
         self._request = request
-        self._for_joiner: Build | None = None
+
+    @cached_property
+    def _for_joiner(self) -> Build | None:
+        return make_build(self.folder, self._request, crude_too=True)
 
     def make(self, number: int) -> Any:
         """Build the sample to pass to the joiner; None for a missing one (``number < 0``)."""
-        if number < 0:
+        if number < 0 or self._for_joiner is None:
             return None
-        if self._for_joiner is None:
-            self._for_joiner = make_build(self.folder, self._request, crude_too=True)
-        parts: Mapping[str, bytes] = self.folder.read_parts(number, max_json_bytes=self._request.max_json_bytes)
-        return None if self._for_joiner is None else self._for_joiner(parts, self.folder.index.full_key(number))
+        parts = self.folder.read_parts(number, max_json_bytes=self._request.max_json_bytes)
+        return self._for_joiner(parts, self.folder.full_key(number))
 
     def view(self, number: int) -> SampleView:
         """Describe the sample; the names of its fields are prefixed with the member's name."""

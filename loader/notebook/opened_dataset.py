@@ -264,7 +264,7 @@ class OpenedDataset(NumberedSamples[Any]):
                 low, high = self._chosen.searchsorted((first, first + source.samples))
                 positions = self._chosen[low:high]
             _, indexes = self._reader.picking.locate(positions) if len(positions) else (None, positions)
-            yield leaf, leaf.source.folder.first_numbers(indexes) if len(indexes) else indexes
+            yield leaf, leaf.source.folder.numbers(indexes)[:, 0] if len(indexes) else indexes
 
     # ---------------------------------------------------------------------------------------------------- samples
 

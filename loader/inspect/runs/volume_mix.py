@@ -19,7 +19,7 @@ from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...training.datasets.run_datasets import LoadedDatasets
-from ...training.datasets.volume_units import columns_of, write_command
+from ...training.datasets.volume_units import write_command
 
 
 class VolumeMix:
@@ -45,7 +45,7 @@ class VolumeMix:
         self.units = tuple(dict.fromkeys(unit for unit in tree.units() if unit != "samples"))
         means = {unit: [self._mean(leaf, unit) for leaf in range(len(datasets.leaves))] for unit in self.units}
         self.unknown: dict[str, list[str]] = {}
-        self._columns = {name for leaf in datasets.leaves for name in columns_of(leaf.source)}
+        self._columns = {name for leaf in datasets.leaves for name in leaf.source.folder.first.column_names()}
         for unit, found in means.items():
             known = [mean for mean in found if mean is not None]
             if len(known) < len(found):
@@ -88,7 +88,7 @@ class VolumeMix:
         """Return the mean size of a dataset's samples from its column; None if it has none."""
         source = self._datasets.leaves[leaf].source
         member = source.members[0] if isinstance(source, JoinedSource) else source
-        if not isinstance(member, DatasetSource) or unit not in columns_of(source):
+        if not isinstance(member, DatasetSource) or unit not in source.folder.first.column_names():
             return None
         return mean_of_column(member, unit)
 

@@ -77,11 +77,6 @@ class ColumnSize:
         return self._columns[source]
 
 
-def columns_of(source: Source) -> list[str]:
-    """Return the names of a source's columns; of a join, those of the primary dataset."""
-    return source.folder.first.column_names()
-
-
 def write_command(path: str, unit: str) -> str:
     """Return the command that writes the sizes of a dataset's samples as a column.
 
@@ -167,8 +162,8 @@ class VolumeUnits:
         """Yield the datasets without a column, each once."""
         seen: set[str] = set()
         for leaf in leaves:
-            source = self._sources[leaf]
-            path = source.folder.first.ref.path
-            if path not in seen and unit not in columns_of(source):
+            dataset = self._sources[leaf].folder.first
+            path = dataset.ref.path
+            if path not in seen and unit not in dataset.column_names():
                 yield path
             seen.add(path)

@@ -32,6 +32,7 @@ from loader.format.prepare.run import run_prepare
 
 ROOMS = (
     "order",
+    "dataset",
     "format/index",
     "storage",
     "pipeline/reading",

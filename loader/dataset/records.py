@@ -119,7 +119,7 @@ class SingleFile(RecordDataset):
 
     @cached_property
     def records(self) -> RecordIndex:
-        layout = layout_of(self.storage, self.shard_counts, part_names=self._opened.part_names)
+        layout = layout_of(self.storage, self.shard_counts, opened=self._opened)
         uuid = f"{zlib.crc32(repr(layout.shards).encode()):08x}"
         return RecordIndex(self.storage, uuid, layout, opened=self._opened)
 

@@ -16,7 +16,7 @@ from ...accounting.part_sets import PartSet, PartSets, join_part_sets
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError
-from ...storage import ReadableFile, Storage, read_document
+from ...storage import LocalStorage, ReadableFile, Storage, read_document
 from ..documents.providers import record_format
 from ..index.current import read_uuid
 from ..index.layout import (
@@ -213,13 +213,13 @@ def part_sets_of_files(shards: Sequence[ShardEntry], part_names: Iterable[Iterab
     )
 
 
-def layout_of(storage: Storage, shard_counts: Mapping[str, int], *, part_names: Sequence[str] | None = None) -> Layout:
+def layout_of(storage: Storage, shard_counts: Mapping[str, int], *, opened: RecordFile | None = None) -> Layout:
     """Return the layout of some files as they are now.
 
     Args:
         storage: Folder of the files.
         shard_counts: The files, with their numbers of samples.
-        part_names: The parts of their samples; by default, those of the first file.
+        opened: The only file, if it is open already; a remote one is not requested again.
 
     Raises:
         FormatError: A file is damaged.
@@ -228,20 +228,25 @@ def layout_of(storage: Storage, shard_counts: Mapping[str, int], *, part_names: 
     shards = []
     total = 0
     for name, samples in shard_counts.items():
-        info = storage.stat(name)
+        if opened is None or isinstance(storage, LocalStorage):
+            info = storage.stat(name)
+            size_bytes, mtime_ns = info.size_bytes, info.mtime_ns
+        else:
+            size_bytes, mtime_ns = opened.size_bytes, 0
         shards.append(
             ShardEntry(
                 name=name,
-                size_bytes=info.size_bytes,
-                mtime_ns=info.mtime_ns,
+                size_bytes=size_bytes,
+                mtime_ns=mtime_ns,
                 samples=samples,
                 first_sample=total,
-                end_offset=info.size_bytes,
+                end_offset=size_bytes,
                 plain=True,
             )
         )
         total += samples
-    names = part_names or (open_record_file(storage, shards[0].name).part_names if shards else ())
+    file = opened or (open_record_file(storage, shards[0].name) if shards else None)
+    names = () if file is None else file.part_names
     return Layout(
         version=LAYOUT_VERSION,
         samples=total,

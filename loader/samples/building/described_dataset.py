@@ -15,8 +15,7 @@ from ...format.nv_meta import FOLDER
 from ...renamed_parameters import renamed_parameters
 from ...storage import EPath
 from ..decoding.decoder import AnyDecoder, SampleDecoder
-from .dataset_code import DatasetCode, checked_sample_class
-from .recipe import SampleRecipe, sample_class_of
+from .dataset_code import DatasetCode, SampleRecipe, checked_sample_class, sample_class_of
 from .sample_builder import SampleBuilder
 
 T_co = TypeVar("T_co", covariant=True)

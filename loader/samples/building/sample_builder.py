@@ -21,8 +21,7 @@ from ..decoding.part_decode import QUICK_DECODERS
 from ..source_info import SourceInfo
 from ..trust import is_trusted
 from ..types import ConversationSample, CrudeSample, Sample
-from .dataset_code import DatasetCode, MetaFunction, described_by
-from .recipe import SampleRecipe
+from .dataset_code import DatasetCode, MetaFunction, SampleRecipe, described_by
 
 _make_source = partial(tuple.__new__, SourceInfo)  # SourceInfo(…) takes twice as long
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,19 @@ _FRAME = """<iframe src="{url}" width="100%" height="{height}" style="border:1px
 """Cookies are sent within one host name only: that of the notebook."""
 
 
+_SERVER = """
+import os, signal, sys, threading
+def end_with_parent():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=end_with_parent, daemon=True).start()
+from energon_cli.main import main
+sys.argv[0] = "energon"
+main()
+"""
+"""``energon`` until its standard input ends: a kernel that is killed leaves no server."""
+
+
 class BrowseFrame:
     """A running ``energon browse``, which ends with this object or program; a notebook shows it as a frame.
 
@@ -33,7 +47,7 @@ class BrowseFrame:
     def __init__(self, process: subprocess.Popen[str], url: str, height: int) -> None:
         self.url = url
         self.height = height
-        self._close = weakref.finalize(self, _end, process)
+        self._close = weakref.finalize(self, _end, process, os.getpid())
 
     @classmethod
     def start(cls, ref: DatasetRef, *, height: int) -> BrowseFrame:
@@ -43,13 +57,13 @@ class BrowseFrame:
             ConfigError: It does not start; the message is the server's.
         """
         # Without the working directory, where a notebook may have a loader.py of its own.
-        command = [sys.executable, "-P", "-m", "energon_cli", "browse", "--json", "--no-open", "--embed"]
+        command = [sys.executable, "-P", "-c", _SERVER, "browse", "--json", "--no-open", "--embed"]
         command += [] if ref.split_config is None else ["--split-config", ref.split_config]
         command += ref.folder_flags
         with tempfile.TemporaryFile("w+") as messages:
             process = subprocess.Popen(
                 [*command, "--", ref.path],
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=messages,
                 text=True,
@@ -57,7 +71,7 @@ class BrowseFrame:
             )
             line = process.stdout.readline() if process.stdout else ""
             if not line:
-                _end(process)
+                _end(process, os.getpid())
                 messages.seek(0)
                 raise ConfigError(f"energon browse does not start: {messages.read().strip()}", at=ref.path)
         return cls(process, json.loads(line)["url"], height)
@@ -79,6 +93,7 @@ class BrowseFrame:
         )
 
 
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    process.communicate()
+def _end(process: subprocess.Popen[str], owner: int) -> None:
+    if os.getpid() == owner:  # forked workers have a copy of the frame
+        process.terminate()
+        process.communicate()

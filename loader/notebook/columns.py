@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import IntArray
-from ..dataset.records import SingleFile
+from ..dataset.records import SingleFile, as_bytes
 from ..errors import ConfigError, SampleError
 from ..format.columns.column import Column, open_column
 from .leaf import Leaf
@@ -126,6 +126,11 @@ def arrow_table(
     except ImportError as error:
         raise ImportError("to_arrow needs pyarrow; run: pip install 'energon-toolkit[tables]'") from error
 
+    chosen = [*(["key"] if keys else []), *(columns if names is None else names), *parts]
+    twice = next((name for name in chosen if chosen.count(name) > 1), None)
+    if twice is not None:
+        message = f"two columns of the table would be named {twice!r}"
+        raise ConfigError(message, hint="name the columns and parts to take, and make two tables")
     table: dict[str, Any] = {}
     if keys:
         table["key"] = pa.array([key for leaf, some in columns.indexes() for key in _keys(leaf, some)], pa.string())
@@ -157,7 +162,8 @@ def _arrow(column: Column, numbers: IntArray | None) -> pa.Array:
 
 def _texts(leaf: Leaf, index: int, names: Sequence[str]) -> dict[str, str | None]:
     """Return parts of a sample as text; None for those that it lacks."""
-    parts, texts = leaf.parts(index, names), {}
+    parts = {name: as_bytes(value) for name, value in leaf.source.folder.read_parts(index, names).items()}
+    texts: dict[str, str | None] = {}
     for name in names:
         data = parts.get(name)
         try:

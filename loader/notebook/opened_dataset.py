@@ -20,6 +20,7 @@ from ..dataset.query.samples import nearest_key
 from ..dataset.unprepared.tar_folder import is_unprepared
 from ..dataset.unprepared.temporary_index import index_tars
 from ..errors import ConfigError, SampleError, SkipSample, StorageError
+from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ..format.documents.load_request import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, given_ref
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_metadataset, is_record_file, is_tar_file
@@ -103,6 +104,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
     if is_metadataset(path):
         return _Opened(tuple(_leaves_of_mix(request, decoder)))
     if is_record_file(path):
+        _check_no_documents(request.ref)
         return _Opened((Leaf(DatasetSource(request=request, decoder=decoder)),))
     if not is_tar_file(path):
         source = WholeDataset(request=request, decoder=decoder)
@@ -115,6 +117,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
         except StorageError:
             if not is_unprepared(request.ref.storage(), request.ref):
                 raise
+    _check_no_documents(request.ref)
     folder = tempfile.mkdtemp(prefix=TEMPORARY_INDEX)
     try:
         shards = index_tars(path, folder)
@@ -124,6 +127,17 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
     source = WholeDataset(request=replace(request, ref=request.ref.moved(shards, folder)), decoder=decoder)
     _ = source.samples
     return _Opened((Leaf(source),), folder)
+
+
+def _check_no_documents(ref: DatasetRef) -> None:
+    """Raise an error for documents that are requested of data that have none."""
+    given = [name for name in DOCUMENT_CHOICES if getattr(ref, name, None)]
+    if given:
+        raise ConfigError(
+            f"expected no {' and no '.join(given)}: these data have no .nv-meta",
+            at=ref.path,
+            hint="run energon prepare, and open the folder",
+        )
 
 
 def _leaves_of_mix(request: LoadRequest, decoder: SampleDecoder | None) -> Iterator[Leaf]:
@@ -185,16 +199,17 @@ class OpenedDataset(NumberedSamples[Any]):
     def _open(self) -> None:
         opened = _open(self._request, self._decoder)
         self._leaves = opened.leaves
+        self._index_path = opened.index_folder
         self._index_folder = opened.index_folder and _IndexFolder(opened.index_folder)
         super().__init__([leaf.source for leaf in self._leaves])
 
     def __getstate__(self) -> dict[str, Any]:
         kept = ("_request", "_decoder", "_leaves", "_reader", "_total", "_chosen", "_selection")
         state = {name: value for name, value in self.__dict__.items() if name in kept}
-        return state | {"_index_folder": self._index_folder and self._index_folder.path}
+        return state | {"_index_path": self._index_path}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        folder = state.pop("_index_folder")
+        folder = state["_index_path"]
         self.__dict__.update(state, _index_folder=_IndexFolder.living.get(folder or ""))
         if folder is not None and not os.path.exists(folder):
             self._open()  # the process that scanned the tar files has ended
@@ -414,6 +429,9 @@ class OpenedDataset(NumberedSamples[Any]):
                 + nearest_hint(split_part, self.split_parts),
                 at=self.path,
             )
+        if split_part is not None and self._index_path is not None:
+            message = f"these shards are not prepared, so they have no split part {split_part!r}"
+            raise ConfigError(message, at=self.path, hint="run energon prepare, and open the folder")
         if split_part is not None and not is_mix:
             query = replace(query, split_parts=(split_part,))
         by_key = None if keys is None else self._of_keys([keys] if isinstance(keys, str) else list(keys))

@@ -7,8 +7,13 @@ import io
 import os
 import pickle
 import re
+import resource
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from multiprocessing import get_context
@@ -37,6 +42,7 @@ from loader import (
     open_dataset,
     random_access,
 )
+from loader.dataset.open_files import OpenFiles
 from loader.dataset.opening import folder_at
 from loader.format.columns.column import write_column
 from loader.format.dataset_ref import DatasetRef
@@ -45,10 +51,11 @@ from loader.format.jsonl.index import prepare_jsonl
 from loader.inspect import PreviewRequest, open_views
 from loader.notebook.browse_frame import BrowseFrame
 from loader.samples.sample_html import MAX_PAGE_BYTES
-from loader.storage import open_storage
+from loader.storage import open_parent, open_storage
 from tests.e2e.dataset_tree import write_shard, write_tar
 from tests.e2e.text_dataset import CRUDE, exclude, write_texts
 from tests.tables import write_lines
+from tests.token_files import write_tokens
 
 SAMPLES = 12
 TRAIN, VAL = range(8), range(8, 12)
@@ -496,3 +503,70 @@ def test_a_frame_of_a_broken_dataset_is_an_error(copied: Path) -> None:
     shutil.rmtree(copied)
     with pytest.raises(ConfigError, match="energon browse does not start: "):
         dataset.browse()
+
+
+KILLED = """
+import os, signal, sys, loader
+frame = loader.open_dataset(sys.argv[1]).browse()
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+os.waitpid(child, 0)
+print(frame.url, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_browse_server_ends_with_its_program_and_forks_end_without_it(texts: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, texts], stdout=subprocess.PIPE, text=True, check=False, timeout=60
+    )
+    assert done.returncode == -signal.SIGKILL
+    url = done.stdout.strip()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except urllib.error.HTTPError:
+            time.sleep(0.05)
+        except OSError:
+            return  # the port is closed
+    raise AssertionError(f"{url} is served after its program was killed")
+
+
+def test_a_copy_of_a_copy_scans_tar_files_again_after_their_first_reader(tmp_path: Path) -> None:
+    write_shard(tmp_path / "raw" / "a.tar", {"0": {"txt": b"a"}})
+    dataset = open_dataset(tmp_path / "raw")
+    code = "import pickle, sys; sys.stdout.buffer.write(pickle.dumps(pickle.load(sys.stdin.buffer)))"
+    copied = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(dataset), stdout=subprocess.PIPE, check=True
+    ).stdout
+    del dataset
+    gc.collect()
+    assert pickle.loads(copied).parts(0) == {"txt": b"a"}
+
+
+def test_data_without_documents_refuse_requested_ones(tmp_path: Path) -> None:
+    write_shard(tmp_path / "raw" / "a.tar", {"0": {"txt": b"a"}})
+    prepare_jsonl(*open_parent(str(write_lines(tmp_path / "x.jsonl", range(3)))))
+    for path in (tmp_path / "raw", tmp_path / "raw" / "a.tar", tmp_path / "x.jsonl"):
+        with pytest.raises(ConfigError, match="expected no dataset_config"):
+            open_dataset(path, dataset_config="nope.yaml")
+    with pytest.raises(ConfigError, match="they have no split part 'train'"):
+        open_dataset(tmp_path / "raw").select(split_part="train")
+
+
+def test_names_of_a_table_are_unique_and_tokens_are_lists(tmp_path: Path) -> None:
+    tokens = open_dataset(write_tokens(tmp_path / "x", [[0, 1, 2]]))
+    assert tokens.to_arrow(parts=["tokens"]).to_pydict() == {"tokens": ["[0, 1, 2]"]}
+    with pytest.raises(ConfigError, match="two columns of the table would be named 'tokens'"):
+        tokens.to_arrow(parts=["tokens", "tokens"])
+
+
+def test_many_datasets_share_the_files_that_a_process_may_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (1024, 1 << 20))
+    pools = [OpenFiles() for _ in range(200)]
+    for pool in pools:
+        for number in range(100):
+            pool.add(number, io.BytesIO())  # type: ignore[arg-type] # any object
+    assert sum(map(len, pools)) < 512

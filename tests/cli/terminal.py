@@ -7,6 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Self
 
 import pexpect
@@ -92,7 +93,9 @@ class TerminalRun:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.close(force=True)
+        # On a busy machine, a killed process may end later than pexpect waits for it.
+        with suppress(pexpect.ExceptionPexpect):
+            self.process.close(force=True)
 
     @property
     def text(self) -> str:
@@ -117,7 +120,7 @@ class TerminalRun:
             self.process.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
         return True
 
-    def wait_for(self, text: str, *, times: int = 1, timeout_s: float = 60) -> Self:
+    def wait_for(self, text: str, *, times: int = 1, timeout_s: float = 180) -> Self:
         """Read until the screen shows the text, as often as ``times``."""
         deadline = time.monotonic() + timeout_s
         while self.text.count(text) < times:

@@ -13,7 +13,7 @@ from ..options import shared_options, shuffle_options
 from ..query_options import copy_options
 
 if TYPE_CHECKING:
-    from loader.convert.resharding import ReshardReport
+    from loader.convert import ReshardReport
     from loader.format import DatasetRef
 
 
@@ -65,7 +65,7 @@ def reshard(
         Copy to an object store:
             energon reshard /data/coco s3://bucket/coco --shuffle --seed 7
     """
-    from loader.convert.resharding import ReshardPlan, run_reshard
+    from loader.convert import ReshardPlan, run_reshard
     from loader.format import usable_cores
     from loader.format.prepare import parse_ratio
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import StorageError
-from ...training.stats.script_profile import PROFILE_VARIABLE
+from ..errors import StorageError
+from ..training.stats.script_profile import PROFILE_VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,24 +8,24 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...accounting import Account
-from ...arrays import IntArray
-from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
-from ...dataset.query import Compute, DatasetValues, SampleQuery, find_samples
-from ...errors import ConfigError
-from ...format.carry import COLUMNS, FILTERS, NewOrder, OldDataset, carried_values
-from ...format.dataset_ref import DatasetRef
-from ...format.documents import command_for_folder
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.index.layout import ShardEntry
-from ...format.nv_meta import DATASET_YAML, FOLDER
-from ...format.tar.names import printable
-from ...storage import is_url, read_document
-from ..importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
-from ..importing.run import run_import
-from ..rows.shard_plan import ShardLayout
-from ..sources.dataset import (
+from ..accounting import Account
+from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.query import Compute, DatasetValues, SampleQuery, find_samples
+from ..errors import ConfigError
+from ..format.carry import Carried, NewOrder, OldDataset
+from ..format.dataset_ref import DatasetRef
+from ..format.documents import command_for_folder
+from ..format.documents.providers import data_path, is_metadataset, is_record_file
+from ..format.index.layout import ShardEntry
+from ..format.nv_meta import DATASET_YAML, FOLDER
+from ..format.tar.names import printable
+from ..storage import is_url, read_document
+from .importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
+from .importing.run import run_import
+from .rows.shard_plan import ShardLayout
+from .sources.dataset import (
     DatasetSource,
     is_prepared_dataset,
     kept_parts,
@@ -95,17 +95,24 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     if plan.strict:
         account.check_complete(at=plan.output)
     # Write the shards; columns and filters follow the new order.
-    carried = _CarriedValues(folder, samples)
+    carried = Carried()
+    of_parts = folder.split.sample_filters.values() if folder.split else ()  # parts have shards of their own then
+
+    def carry(written: WrittenRows) -> None:
+        old = OldDataset(folder.path, folder.storage, folder.index.shards)
+        order = NewOrder([old], [(0, samples[written.order])], _shards(written))
+        carried.write(order, written.storage, without_filters=of_parts)
+
     written = run_import(
-        _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carried.write
+        _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carry
     )
     account.merge(written.account)
     return ReshardReport(
         written=replace(written, account=account),
         excluded=0 if plan.query.excluded else _count_excluded(folder, plan.query, len(chosen)),
         without_parts=len(inner) - len(samples),
-        columns=tuple(carried.names[COLUMNS.word]),
-        filters=tuple(carried.names[FILTERS.word]),
+        columns=tuple(carried.columns),
+        filters=tuple(carried.filters),
         warnings=(*warnings, *carried.warnings),
     )
 
@@ -258,30 +265,6 @@ class ReshardReport:
     columns: tuple[str, ...]
     filters: tuple[str, ...]
     warnings: tuple[str, ...]
-
-
-class _CarriedValues:
-    """The columns and filters of a dataset, for a new one that has some of its samples."""
-
-    def __init__(self, folder: Dataset, samples: IntArray) -> None:
-        self._folder = folder
-        self._samples = samples
-        self.names: dict[str, list[str]] = {COLUMNS.word: [], FILTERS.word: []}
-        self.warnings: list[str] = []
-
-    def write(self, written: WrittenRows) -> None:
-        """Write them to a dataset that is not committed yet; damaged and stale ones stay behind, with a warning."""
-        old = OldDataset(self._folder.path, self._folder.storage, self._folder.index.shards)
-        order = NewOrder([old], [(0, self._samples[written.order])], _shards(written))
-        of_parts = self._folder.split.sample_filters.values() if self._folder.split else ()
-        for values in carried_values(order):
-            if values.kind is FILTERS and values.name in of_parts:
-                continue  # parts have shards of their own now
-            if isinstance(values.write, str):
-                self.warnings.append(values.write)
-            else:
-                values.write(written.storage, values.stem)
-                self.names[values.kind.word].append(values.name)
 
 
 def _shards(written: WrittenRows) -> list[ShardEntry]:

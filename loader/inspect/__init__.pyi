@@ -37,7 +37,7 @@ from .lint import (
     is_only_media_folder as is_only_media_folder,
     run_lint as run_lint,
 )
-from .media_summary import (
+from .media_views import (
     media_facts as media_facts,
     media_folder_facts as media_folder_facts,
 )

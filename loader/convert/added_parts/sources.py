@@ -21,10 +21,10 @@ from ...format.documents.dataset_files import read_shard_info
 from ...format.index.dataset_index import DatasetIndex
 from ...format.tar.names import split_member_name
 from ...storage import open_storage, raise_storage_error
-from ..rows.row import FileRef, PartRef, Row, ValueRef
+from ..rows.row import CellReader, FileRef, PartRef, Row, ValueRef
 from ..sources.dataset import DatasetSource
 from ..sources.detect import SourceOptions, open_source
-from ..sources.source import CellReader, Listing, Source
+from ..sources.source import Listing, Source
 from ..tables.part_values import encode_json
 
 _TABLES = (".jsonl", ".csv", ".tsv")

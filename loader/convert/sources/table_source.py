@@ -18,9 +18,8 @@ from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
 from ..rows.file_access import data_folder
 from ..rows.row import Row
-from ..tables.arrow_cells import ArrowCells
 from ..tables.arrow_files import open_table
-from ..tables.arrow_rows import list_table, survey_columns
+from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import Columns, FoundColumn, TableColumn, TableLayout
 from ..tables.detect import find_layout
 from ..tables.named_files import NamedFiles, TableFile, list_table_files

@@ -18,7 +18,7 @@ from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataRead
 from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
-from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_of_sample
+from .sample_view import Build, PreviewRequest, SampleView, make_build, place_of, view_of_sample
 from .selection import MixOrder, Selection
 from .text import format_bytes, format_count, plural
 
@@ -46,17 +46,41 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
     build = None if request.crude else make_build(dataset, request)
     selection = _select_samples(dataset, request)
 
+    return _views(dataset, selection, request, build=build)
+
+
+def _views(
+    dataset: Dataset,
+    selection: Selection,
+    request: PreviewRequest,
+    *,
+    build: Build | None = None,
+    suffix: str = "",
+    in_shard: bool = False,
+) -> SampleViews:
+    """View some samples of a dataset.
+
+    Args:
+        dataset: The dataset.
+        selection: The samples.
+        request: Whether they have a key, or are in a random order.
+        build: Makes the samples that training gets; None shows the parts alone.
+        suffix: The end of titles.
+        in_shard: Count the samples of a key in their shard, since no other one is known.
+    """
+
     def view(place: int) -> SampleView:
-        index = selection.position(place)
-        title = place_text(selection, place, shuffled=request.seed is not None)
+        number = selection[place]
+        index: int | None = selection.position(place)
+        title = place_text(selection, place, shuffled=request.seed is not None) + suffix
         if request.key is not None:  # the position in the dataset, since a key selects only one sample or a few
-            index = selection[place]
-            title = place_of(index, len(dataset.index))
+            index, title = number, place_of(number, len(dataset.index))
+            if in_shard:
+                shard = dataset.index.shard_of(number)
+                index, title = None, f"{place_of(number - shard.first_sample, shard.samples)} of its shard"
             if len(selection) > 1:
                 title += f", {place + 1} of {len(selection):,} with this key"
-        sample = view_of_sample(
-            dataset, selection[place], title=title, build=build, max_json_bytes=request.max_json_bytes
-        )
+        sample = view_of_sample(dataset, number, title=title, build=build, max_json_bytes=request.max_json_bytes)
         return replace(sample, index=index)
 
     return SampleViews(len(selection), view)
@@ -74,21 +98,21 @@ def place_text(selection: Selection | MixOrder, place: int, *, shuffled: bool) -
 
 def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
     if request.key is not None:
-        found = dataset.index.find(request.key)
-        if not found and isinstance(dataset, SingleFile):
-            there = f"keys are the numbers from 0 to {len(dataset) - 1}"
-            raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.ref.path)
-        if not found:
-            raise ConfigError(
-                f"no sample has the key {request.key!r}",
-                at=dataset.path,
-                hint="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
-            )
-        return Selection([range(number, number + 1) for number in found])
+        return _with_key(dataset, request.key, at=dataset.path)
     if request.split_parts is None:
         return Selection([range(len(dataset.index))], seed=request.seed)
     ranges = [some for name in request.split_parts for some in dataset.runs_of_part(name)]
     return Selection(ranges, seed=request.seed)
+
+
+def _with_key(dataset: Dataset, key: str, *, at: str) -> Selection:
+    found = dataset.index.find(key)
+    if found:
+        return Selection([range(number, number + 1) for number in found])
+    hint = "give it as '<shard>/<key>', or as the key alone; energon preview shows some"
+    if isinstance(dataset, SingleFile):
+        hint = f"keys are the numbers from 0 to {len(dataset) - 1}"
+    raise ConfigError(f"no sample has the key {key!r}", at=at, hint=hint)
 
 
 def open_file_views(request: PreviewRequest) -> SampleViews:
@@ -156,51 +180,18 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
             at=tars.not_prepared.at,
             hint=tars.not_prepared.hint,
         )
-    if request.key is not None:
-        return _find_key(tars, request, request.key)
-    if request.seed is None:
+    shards, key = tars.shards, request.key
+    if key is not None:  # if it names its shard, no other one is scanned
+        shards = tuple(shard for shard in tars.shards if key.startswith(f"{shard.name}/")) or tars.shards
+    if key is None and request.seed is None:
         scan = scan_first_samples(tars, max(request.reach, _MIN_SCANNED))
     else:
-        scan = scan_tars(tars, workers=request.workers, on_progress=request.on_progress)
+        scan = scan_tars(replace(tars, shards=shards), workers=request.workers, on_progress=request.on_progress)
     _note(request, tars, scan)
-    selection = Selection([range(len(scan.index))], seed=request.seed)
+    every = Selection([range(len(scan.index))], seed=request.seed)
+    selection = every if key is None else _with_key(scan, key, at=tars.path)
     suffix = "" if scan.complete else " scanned"
-
-    def view(place: int) -> SampleView:
-        title = place_text(selection, place, shuffled=request.seed is not None) + suffix
-        sample = view_of_sample(scan, selection[place], title=title, build=None, max_json_bytes=request.max_json_bytes)
-        return replace(sample, index=selection.position(place))
-
-    return SampleViews(len(selection), view)
-
-
-def _find_key(tars: TarFolder, request: PreviewRequest, key: str) -> SampleViews:
-    """View the samples with a key; if the key names its shard, no other shard is scanned."""
-    named = tuple(shard for shard in tars.shards if key.startswith(f"{shard.name}/"))
-    is_part = bool(named) and len(named) < len(tars.shards)
-    scan = scan_tars(
-        replace(tars, shards=named or tars.shards), workers=request.workers, on_progress=request.on_progress
-    )
-    _note(request, tars, scan)
-    found = scan.index.find(key)
-    if not found:
-        raise ConfigError(
-            f"no sample has the key {key!r}",
-            at=tars.path,
-            hint="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
-        )
-
-    def view(place: int) -> SampleView:
-        shard = scan.index.shard_of(found[place])
-        title = place_of(found[place], len(scan.index))
-        if is_part:
-            title = f"{place_of(found[place] - shard.first_sample, shard.samples)} of its shard"
-        if len(found) > 1:
-            title += f", {place + 1} of {len(found):,} with this key"
-        sample = view_of_sample(scan, found[place], title=title, build=None, max_json_bytes=request.max_json_bytes)
-        return replace(sample, index=None if is_part else found[place])
-
-    return SampleViews(len(found), view)
+    return _views(scan, selection, request, suffix=suffix, in_shard=len(shards) < len(tars.shards))
 
 
 def scan_note(tars: TarFolder, scan: UnpreparedDataset) -> str:

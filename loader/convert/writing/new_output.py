@@ -12,8 +12,9 @@ from typing import BinaryIO, Literal, Self
 from ...dataset.dataset import Dataset
 from ...errors import ConfigError, StorageError
 from ...format.index.layout import ShardEntry
-from ...format.unfinished import remember_command
-from ...storage import COMMAND_FILE, LocalStorage, is_url, partials_of, raise_storage_error, temporary_name
+from ...format.nv_meta import INFO_JSON
+from ...format.unfinished import remember_command, remove_leftovers
+from ...storage import COMMAND_FILE, LocalStorage, Storage, is_url, partials_of, raise_storage_error, temporary_name
 
 ShardSource = Literal["reference", "link", "copy"]
 
@@ -119,6 +120,34 @@ def check_outside(output: str, sources: Iterable[str]) -> None:
                 at=output,
                 hint=f"name a folder outside of {path}",
             )
+
+
+def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_files: bool = False) -> None:
+    """Check that a folder is new or empty; remove what a finished run has left in a prepared dataset.
+
+    Args:
+        storage: The folder.
+        work_folder: Folder of the records of unfinished runs.
+        hint: What to do if it is a dataset.
+        may_have_files: Only check that it is no dataset.
+
+    Raises:
+        ConfigError: It has files, or is a prepared dataset.
+        StorageError: It is a file.
+    """
+    path = storage.path("")
+    if storage.exists(INFO_JSON):
+        remove_leftovers(storage, work_folder)
+        raise ConfigError("this folder is a prepared dataset", at=path, hint=hint)
+    if may_have_files:
+        return
+    if isinstance(storage, LocalStorage) and not os.path.isdir(path):
+        if os.path.lexists(path):
+            raise StorageError("expected a folder, found a file", path=path, hint="name another folder")
+        return
+    first = next(iter(storage.list("")), None)
+    if first is not None:
+        raise ConfigError(f"expected a new or empty folder, found {first.name}", at=path, hint="name another folder")
 
 
 def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource, *, final: str) -> None:

@@ -161,6 +161,13 @@ class _RemoteScan:
         with tempfile.TemporaryDirectory(prefix="energon-prepare-") as folder:
             yield from self._scan(shards, LocalStorage(folder))
 
+    def run(self, shards: _Group) -> list[_Scanned]:
+        """Scan a group as the task of an executor, which has one result."""
+        *_, scanned = self(shards)
+        if isinstance(scanned, _Progress):
+            raise TypeError("a scan ends with the places of its results")
+        return scanned
+
     def _scan(self, shards: _Group, work: Storage) -> Generator[_Progress | list[_Scanned], None, None]:
         most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
         at_once = min(most, len(shards))
@@ -224,19 +231,6 @@ class _RemoteScan:
                     is_stored.result()
 
 
-@dataclass(frozen=True, slots=True)
-class _RemoteTask:
-    """A scan of a group as the task of an executor, which has one result."""
-
-    scan: _RemoteScan
-
-    def __call__(self, shards: _Group) -> list[_Scanned]:
-        *_, scanned = self.scan(shards)
-        if isinstance(scanned, _Progress):
-            raise TypeError("a scan ends with the places of its results")
-        return scanned
-
-
 class ShardScans:
     """Scans that workers do while a prepare writes.
 
@@ -284,13 +278,13 @@ class ShardScans:
             self._written = storage.note_written  # by other processes
         self._results: Generator[tuple[int, _Progress | list[_Scanned]], None, None]
         uploads = shards is storage and not how.is_trial
-        scan: _Scan | _RemoteTask
+        scan: Callable[[_Group], list[_Scanned]]
         remote = partial(_RemoteScan, mode=how.mode, stage_tar_idx=stage_tar_idx, part=how.part, sampler=sampler)
         if executor is not None:
             self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
             if isinstance(shards, RemoteStorage):
                 place = None if uploads else work
-                scan = _RemoteTask(remote(storage=shards, work=place, uploads=uploads, workers=_EXECUTOR_WORKERS))
+                scan = remote(storage=shards, work=place, uploads=uploads, workers=_EXECUTOR_WORKERS).run
                 self._fetch_scans = partial(download_scan, shards, work) if uploads else None
             else:
                 scan = _Scan(storage, work, stage_tar_idx=False, sampler=sampler)

@@ -16,7 +16,7 @@ def request_of(
     state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None
 ) -> RunRequest:
     """Return the arguments that a state's description of the chain has."""
-    readers = [*_readers(state.dataset)]
+    readers = [*readers_of(state.dataset)]
     if not readers:
         read_stage(state.dataset)
     sources = [source for read in readers for source in read[2:] if isinstance(source, Mapping)]
@@ -70,7 +70,7 @@ def read_stage(identity: Any) -> list[Any]:
     Raises:
         StateError: There is none, or more than one.
     """
-    found = list(_readers(identity))
+    found = list(readers_of(identity))
     if len(found) != 1:
         raise StateError(
             f"expected a run with one reader, found {len(found)}",
@@ -95,10 +95,11 @@ def order_of_blends(identity: Any) -> str:
     return "columns" if names.index("decode") < names.index("blend") else "metrics"
 
 
-def _readers(identity: Any) -> Iterator[list[Any]]:
+def readers_of(identity: Any) -> Iterator[list[Any]]:
+    """Yield the descriptions of the readers in that of a chain."""
     if isinstance(identity, list | tuple) and identity:
-        if identity[0] == "read":
+        if identity[0] == "read" and len(identity) > 1 and isinstance(identity[1], Mapping):
             yield list(identity)
         else:
             for part in identity:
-                yield from _readers(part)
+                yield from readers_of(part)

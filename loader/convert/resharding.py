@@ -21,7 +21,7 @@ from ..format.documents.providers import data_path, is_metadataset, is_record_fi
 from ..format.index.layout import ShardEntry
 from ..format.nv_meta import DATASET_YAML, FOLDER
 from ..format.tar.names import printable
-from ..storage import is_url, read_document
+from ..storage import FileInfo, is_url, read_document
 from .importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
 from .importing.run import run_import
 from .rows.shard_plan import ShardLayout
@@ -272,14 +272,8 @@ def _shards(written: WrittenRows) -> list[ShardEntry]:
     shards, first = [], 0
     for name, size_bytes, _, samples in written.files:
         shards.append(
-            ShardEntry(
-                name=name,
-                size_bytes=size_bytes,
-                mtime_ns=0,
-                samples=samples,
-                first_sample=first,
-                end_offset=size_bytes,
-                plain=True,
+            ShardEntry.of_file(
+                FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0), samples=samples, first_sample=first
             )
         )
         first += samples

@@ -284,7 +284,7 @@ def undo_last_exclusion(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
     datasets, it is undone in all of them in which nothing was excluded since.
 
     Returns:
-        Each dataset of which samples are included again, with what was undone; empty if there is nothing to undo.
+        Each changed dataset with the exclusion that was undone; empty if there was nothing to undo.
 
     Raises:
         ConfigError: A split file is invalid.

@@ -18,8 +18,7 @@ from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataRead
 from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
-from .sample_view import Build, PreviewRequest, SampleView, make_build, place_of, view_of_sample
-from .selection import MixOrder, Selection
+from .sample_view import Build, MixOrder, PreviewRequest, SampleView, Selection, make_build, place_of, view_of_sample
 from .text import format_bytes, format_count, plural
 
 

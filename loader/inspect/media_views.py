@@ -175,7 +175,7 @@ def media_folder_facts(storage: Storage) -> dict[str, Any]:
 
 
 def media_facts(storage: Storage) -> dict[str, Any] | None:
-    """Return a summary of the media metadata of a dataset or a folder of files; None if there is none.
+    """Return a summary of the media metadata of a dataset or a folder of files; None without media metadata.
 
     Raises:
         FormatError: ``index.sqlite`` is damaged.

@@ -104,7 +104,7 @@ class SampledContents:
         """Return the fields that some samples cannot fill, exactly.
 
         Args:
-            fields: Field → part names, of which one is enough.
+            fields: Field → part names; one of them is enough.
         """
         if self.part_sets.others and self.index is not None:
             return self.index.missing(fields)

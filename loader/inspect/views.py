@@ -13,8 +13,7 @@ from ..format.documents.providers import data_path, is_metadataset, is_record_fi
 from ..format.media.metadata import is_media_folder
 from ..storage import short_path
 from .folder_views import SampleViews, open_file_views, open_folder_views, open_tar_views, place_text
-from .sample_view import PreviewRequest, SampleView
-from .selection import MixOrder
+from .sample_view import MixOrder, PreviewRequest, SampleView
 
 if TYPE_CHECKING:
     from ..metadataset.documents.leaf_plan import LeafPlan

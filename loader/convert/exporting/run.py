@@ -29,7 +29,7 @@ FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""
 
 
-_TARS = ("tar", "webdataset")  # members of which have the names of samples
+_TARS = ("tar", "webdataset")  # their members have the names of samples
 _WITHOUT_ROWS = ("files", "tar", "webdataset")  # a sample without parts leaves no trace in them
 
 
@@ -75,7 +75,7 @@ class ExportReport:
         samples: Number of samples.
         size_bytes: Bytes of their parts; of whole shards, bytes of these.
         output: The folder or file.
-        notes: Datasets without a column or part of the condition, of which no sample is copied.
+        notes: Datasets without a column or part of the condition; no sample of them is copied.
         account: What became of the chosen samples and of the parts.
     """
 

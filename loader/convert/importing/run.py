@@ -40,8 +40,7 @@ from .plan import (
     WrittenRows,
     check_failures,
 )
-from .trial import contact_hosts
-from .write_shard import WriteShard
+from .write_shard import WriteShard, contact_hosts
 
 FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
 """The rows of an import that are not in the dataset, a line of JSON each."""

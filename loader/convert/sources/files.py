@@ -53,7 +53,7 @@ class FilesSource(Source):
     (its ``label_name``). Outer folders may be split parts: ``train/cats/1.jpg``.
 
     Attributes:
-        path: The folder or archive; of tars, also a folder of them, each of which is read for itself.
+        path: The folder or archive; also a folder of tars, which are read one by one.
         kind: ``"webdataset"`` is a tar whose members are grouped as webdataset does, unless they have another layout.
         options: What the user says about the layout.
         columns: The columns of tables that the user names.

@@ -168,7 +168,7 @@ class TextTableSource(TableSource):
     def _read(
         self, layout: TableLayout | None = None, listing: Listing | None = None
     ) -> Iterator[tuple[list[str], Iterator[Record]]]:
-        """Open the file; yield the names of its columns, of which JSONL has none, and its records.
+        """Open the file; yield the names of its columns (none for JSONL) and its records.
 
         Args:
             layout: What becomes of the columns: those of numbers are converted for the object of JSON.
@@ -199,7 +199,7 @@ class TextTableSource(TableSource):
 
 
 def _step(records: Iterator[Record]) -> Iterator[Record]:
-    """Yield the next records, of which the values fit into memory together."""
+    """Yield the next records, as many as fit into memory together."""
     size_bytes = 0
     for record in islice(records, _ROWS_OF_STEP):
         yield record

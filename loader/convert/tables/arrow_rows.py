@@ -258,7 +258,7 @@ class ArrowCells(CellReader):
         self._batches: Iterator[Batch] = iter(())
         self._first = self._stop = 0  # rows of the present batch
         self._batch = BatchValues(None)
-        self._damaged = range(0)  # rows of which no more is tried, and the error of the first of them
+        self._damaged = range(0)  # rows that are not tried again, and the error of the first one
         self._fault = FormatError("")
 
     def read(self, cell: CellRef) -> bytes | UrlRef:
@@ -343,7 +343,7 @@ class BatchValues:
             raise SampleError(f"a value of column {column!r} cannot be read: {error}") from error
 
     def contents(self, column: str, row: int) -> bytes | str | None:
-        """Return the bytes or text of a value, or of the field ``bytes`` of a struct; None if there are none."""
+        """Return the bytes or text of a value, or of the field ``bytes`` of a struct; None for a null."""
         values = self._contents.get(column)
         if values is None:
             values = self._batch.column(column)

@@ -48,7 +48,7 @@ class PreparePlan:
         compat: Write ``index.sqlite`` and ``.tar.idx``: True fails if they cannot express the dataset, None skips them
             then, False never writes them.
         force: Scan all shards, unchanged ones too.
-        merge: Commit the parts of a prepare, of which none may be missing.
+        merge: Commit the parts of a prepare; no part may be missing.
         scan: How shards in an object store are scanned: by a request for each header, by requests for all bytes, or as
             the first shards show.
         strict: Publish nothing if a file of the folder or a member of a shard is left out.

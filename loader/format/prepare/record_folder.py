@@ -25,7 +25,6 @@ from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
 from ..index.current import read_uuid, stale_indexes
 from ..index.layout import (
-    LAYOUT_VERSION,
     PART_SETS_FILE,
     Layout,
     PartStats,
@@ -305,33 +304,17 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
     total = 0
     for shard in search.shards:
         one = counted[shard.name]
-        entries.append(
-            ShardEntry(
-                name=shard.name,
-                size_bytes=shard.size_bytes,
-                mtime_ns=shard.mtime_ns,
-                etag=shard.etag,
-                store=shard.store or "",
-                samples=one.samples,
-                first_sample=total,
-                end_offset=shard.size_bytes,
-                plain=True,
-            )
-        )
+        entries.append(ShardEntry.of_file(shard, samples=one.samples, first_sample=total))
         total += one.samples
         for name, size_bytes in one.part_bytes.items():
             parts, bytes_before = stats.get(name, (0, 0))
             stats[name] = parts + one.samples, bytes_before + size_bytes
-    return Layout(
-        version=LAYOUT_VERSION,
-        samples=total,
-        parts=sum(parts for parts, _ in stats.values()),
-        shards=tuple(entries),
-        part_stats=tuple(
+    return Layout.of_shards(
+        entries,
+        (
             PartStats(name=name, parts=parts, total_bytes=size, median_bytes=size // max(1, parts))
             for name, (parts, size) in stats.items()
         ),
-        duplicate_keys=0,
         prepared_by=f"energon-toolkit {__version__}",
         prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )

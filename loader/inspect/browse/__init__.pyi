@@ -1,11 +1,18 @@
 # The public names of this package, each with the module that defines it.
 
-from .catalogue import Catalogue as Catalogue, CatalogueNode as CatalogueNode
+from .catalogue import (
+    Catalogue as Catalogue,
+    CatalogueNode as CatalogueNode,
+    PageLinks as PageLinks,
+    page_url as page_url,
+)
 from .dataset import (
     BrowsedDataset as BrowsedDataset,
     DatasetAddress as DatasetAddress,
     Row as Row,
     media_type as media_type,
+    tag_samples as tag_samples,
+    tags as tags,
 )
 from .orders import (
     SampleOrder as SampleOrder,
@@ -18,7 +25,6 @@ from .page_document import (
     mapped_document as mapped_document,
     sample_page as sample_page,
 )
-from .page_links import PageLinks as PageLinks, page_url as page_url
 from .search import (
     SEARCH_KINDS as SEARCH_KINDS,
     SampleFinding as SampleFinding,
@@ -29,6 +35,5 @@ from .search import (
     search_samples as search_samples,
     statistics as statistics,
 )
-from .tagging import tag_samples as tag_samples, tags as tags
 from .thumbnail_pool import ThumbnailPool as ThumbnailPool
 from .workers import PartAddress as PartAddress, ReaderPool as ReaderPool

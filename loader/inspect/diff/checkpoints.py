@@ -20,12 +20,11 @@ from ...training.states import (
     read_run_states,
     run_differences,
 )
-from ..runs.saved_identity import readers_of
 from .report import DifferenceList
 
 _PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
 _OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer")
-_OF_STEPS = ("batch_samples", "ranks")  # likewise, of a schedule of weights
+_OF_STEPS = ("batch_samples", "ranks")  # the arguments of a schedule of weights
 _MAX_LANES = 3  # that are listed
 
 
@@ -89,7 +88,7 @@ def compare_checkpoint_with_data(
     part = split_part or next((one["split_part"] for one in saved if one.get("split_part")), "train")
     filters = {one.get("filter") for one in saved}
     filter_name = filters.pop() if len(filters) == 1 and not is_metadataset(after) else None  # an argument of the run
-    readers = list(readers_of(state.dataset))
+    readers = list(_readers(state.dataset))
     chain = None
     if len(readers) == 1 and state.kind in ("endless", None) and "weights" in readers[0][1]:
         chain = _training_chain(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
@@ -158,6 +157,16 @@ def _compare_lanes(states: list[RunState], states_now: list[RunState], found: Di
 
 def _lanes(states: list[RunState]) -> dict[int, Mapping[str, Any]]:
     return {lane: state for one in states for lane, state in one.lane_states.items()}
+
+
+def _readers(identity: Any) -> Iterator[list[Any]]:
+    """Yield the descriptions of the readers in that of a chain."""
+    if isinstance(identity, list | tuple) and identity:
+        if identity[0] == "read" and len(identity) > 1 and isinstance(identity[1], Mapping):
+            yield list(identity)
+        else:
+            for part in identity:
+                yield from _readers(part)
 
 
 def _sources(identity: Any) -> Iterator[dict[str, Any]]:

@@ -16,7 +16,7 @@ def request_of(
     state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None
 ) -> RunRequest:
     """Return the arguments that a state's description of the chain has."""
-    readers = [*readers_of(state.dataset)]
+    readers = [*_readers(state.dataset)]
     if not readers:
         read_stage(state.dataset)
     sources = [source for read in readers for source in read[2:] if isinstance(source, Mapping)]
@@ -70,7 +70,7 @@ def read_stage(identity: Any) -> list[Any]:
     Raises:
         StateError: There is none, or more than one.
     """
-    found = list(readers_of(identity))
+    found = list(_readers(identity))
     if len(found) != 1:
         raise StateError(
             f"expected a run with one reader, found {len(found)}",
@@ -95,11 +95,10 @@ def order_of_blends(identity: Any) -> str:
     return "columns" if names.index("decode") < names.index("blend") else "metrics"
 
 
-def readers_of(identity: Any) -> Iterator[list[Any]]:
-    """Yield the descriptions of the readers in that of a chain."""
+def _readers(identity: Any) -> Iterator[list[Any]]:
     if isinstance(identity, list | tuple) and identity:
-        if identity[0] == "read" and len(identity) > 1 and isinstance(identity[1], Mapping):
+        if identity[0] == "read":
             yield list(identity)
         else:
             for part in identity:
-                yield from readers_of(part)
+                yield from _readers(part)

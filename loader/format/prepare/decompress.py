@@ -77,7 +77,7 @@ def decompress_shards(
     names = find_compressed(storage, exclude=exclude)
     _check_names(storage, names)
     for name in names:
-        _checked_stream(name)
+        checked_stream(name)
     if dry_run or not names:
         return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
     with storage.lock(LOCK):
@@ -191,7 +191,7 @@ class _Decompression:
         Raises:
             FormatError: The data are truncated or damaged.
         """
-        with closing(_decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
+        with closing(decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
             while True:
                 try:
                     chunk = next(chunks)
@@ -231,7 +231,7 @@ class _Stream(Protocol):
     def decompress(self, data: bytes, /) -> bytes: ...
 
 
-def _decompressed(
+def decompressed(
     file: ReadableFile, new_stream: Callable[[], _Stream], advance: Callable[[int], None]
 ) -> Generator[bytes, None, None]:
     """Yield the decompressed data of a file, of all its streams."""
@@ -276,7 +276,7 @@ _NEW_STREAM: Mapping[str, Callable[[], _Stream]] = {
 }
 
 
-def _checked_stream(name: str) -> Callable[[], _Stream]:
+def checked_stream(name: str) -> Callable[[], _Stream]:
     """Return the maker of streams for a shard.
 
     Raises:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -73,16 +72,16 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     if not len(samples):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions")
     warnings = _missing_fields(folder, names)
-    if plan.split_ratio is None and (overlapping := splits_of_samples(folder).overlapping):
+    if plan.layout.split_ratio is None and (overlapping := splits_of_samples(folder).overlapping):
         warnings.append(f"{overlapping:,} samples are in several split parts, and stay in the first of them")
     order = None if plan.sort_by is None else sorted_rows(folder, samples, plan.sort_by, plan.query.compute)
-    layout = replace(_layout(plan), order=order)
+    layout = replace(plan.layout, order=order)
     source = DatasetSource(
         ref=ref,
         samples=samples,
         keep_parts=plan.keep_parts,
         drop_parts=plan.drop_parts,
-        keeps_splits=plan.split_ratio is None,
+        keeps_splits=plan.layout.split_ratio is None,
     )
     # Account for samples without a chosen part.
     account = Account()
@@ -130,17 +129,8 @@ def _reshard_tars(plan: ReshardPlan, on_progress: ProgressCallback | None) -> Re
         if value is not None:
             raise ConfigError(f"{name} needs the index of a prepared dataset", at=path, hint=command_for_folder(path))
     source = DatasetSource(ref=plan.ref, keep_parts=plan.keep_parts, drop_parts=plan.drop_parts)
-    written = run_import(_import_plan(plan, source, _layout(plan), {}), on_progress=on_progress)
+    written = run_import(_import_plan(plan, source, plan.layout, {}), on_progress=on_progress)
     return ReshardReport(written=written, excluded=0, without_parts=0, columns=(), filters=(), warnings=())
-
-
-def _layout(plan: ReshardPlan) -> ShardLayout:
-    return ShardLayout(
-        shard_bytes=plan.shard_bytes,
-        samples_per_shard=plan.samples_per_shard,
-        split_ratio=plan.split_ratio,
-        shuffle_seed=plan.shuffle_seed,
-    )
 
 
 def _import_plan(plan: ReshardPlan, source: DatasetSource, layout: ShardLayout, files: dict[str, str]) -> ImportPlan:
@@ -218,11 +208,8 @@ class ReshardPlan:
     Attributes:
         ref: A prepared dataset, a folder of tar shards without metadata, or one tar shard.
         output: Path or URL of the new dataset, a new or empty folder, or that of an interrupted reshard.
-        shard_bytes: A shard ends before the sample that would exceed this size.
-        samples_per_shard: Most samples of a shard.
-        shuffle_seed: Seed of a new order of all samples; None keeps the order.
+        layout: Sizes, order and split of the new shards; without a split ratio, each sample keeps its part.
         sort_by: ``"key"``, or the name of a column or value: samples are sorted by it, those without a value last.
-        split_ratio: Share of each new split part; None keeps the part of each sample.
         query: The samples.
         keep_parts: Only parts that match one of these patterns, as in shells; empty for all.
         drop_parts: No parts that match one of these.
@@ -233,11 +220,8 @@ class ReshardPlan:
 
     ref: DatasetRef
     output: str
-    shard_bytes: int = 10**9
-    samples_per_shard: int = 10_000
-    shuffle_seed: int | None = None
+    layout: ShardLayout = field(default_factory=ShardLayout)
     sort_by: str | None = None
-    split_ratio: Mapping[str, float] | None = None
     query: SampleQuery = field(default_factory=lambda: SampleQuery(excluded=False))
     keep_parts: tuple[str, ...] = ()
     drop_parts: tuple[str, ...] = ()

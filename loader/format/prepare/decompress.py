@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import EnergonError, FormatError, StorageError
 from ...storage import ReadableFile, Storage, process_of_partial
@@ -219,23 +219,15 @@ class _Decompression:
 # ------------------------------------------------------------------------------------------------- the decompressors
 
 
-class _Stream(Protocol):
-    """Decompresses one stream; a file has several if a parallel compressor wrote it."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes | None: ...
-
-    def decompress(self, data: bytes, /) -> bytes: ...
+_NewStream = Callable[[], Any]
+"""Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it."""
 
 
 def decompressed(
-    file: ReadableFile, new_stream: Callable[[], _Stream], advance: Callable[[int], None]
+    file: ReadableFile, new_stream: _NewStream, advance: Callable[[int], None]
 ) -> Generator[bytes, None, None]:
     """Yield the decompressed data of a file, of all its streams."""
-    stream: _Stream | None = None
+    stream = None
     offset = 0
     while data := file.read_at(offset, _CHUNK_BYTES):
         advance(len(data))
@@ -267,7 +259,7 @@ def _lz4_stream() -> Any:
     return lz4.frame.LZ4FrameDecompressor()
 
 
-_NEW_STREAM: Mapping[str, Callable[[], _Stream]] = {
+_NEW_STREAM: Mapping[str, _NewStream] = {
     "gz": partial(zlib.decompressobj, wbits=31),  # with gzip's header and checksum
     "bz2": bz2.BZ2Decompressor,
     "xz": lzma.LZMADecompressor,
@@ -276,7 +268,7 @@ _NEW_STREAM: Mapping[str, Callable[[], _Stream]] = {
 }
 
 
-def checked_stream(name: str) -> Callable[[], _Stream]:
+def checked_stream(name: str) -> _NewStream:
     """Return the maker of streams for a shard.
 
     Raises:

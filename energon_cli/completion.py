@@ -71,7 +71,7 @@ def _split_part(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 def _keys_and_parts(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
     """Complete the words of ``energon get``: keys, and after a key also the names of its parts."""
-    from loader.inspect.extract import open_sample
+    from loader.inspect import open_sample
 
     words = ctx.params.get("words") or ()
     if not words:

@@ -28,6 +28,7 @@ from loader.inspect.browse import (
     tags,
     training_rows,
 )
+from loader.inspect.runs import RunRequest
 
 from .requests import Served, integer, json_answer, row_document
 
@@ -116,7 +117,7 @@ class DatasetRoutes:
         path = integer(request, "path", 0)
         if path >= len(paths):
             raise HTTPException(404, "there is no such path")
-        order = TrainingOrder(
+        run = RunRequest(
             path=paths[path].path,
             split_part=request.query_params.get("split_part") or "train",
             batch_size=min(_MAX_BATCH, integer(request, "batch_size", 1)),
@@ -125,10 +126,10 @@ class DatasetRoutes:
             shuffle_buffer_size=integer(request, "shuffle_buffer_size", 0) or None,
             max_samples_per_sequence=integer(request, "max_samples_per_sequence", 0) or None,
             seed_offset=integer(request, "seed_offset", 0),
-            step=integer(request, "step", 0),
-            rank=integer(request, "rank", 0) if request.query_params.get("rank") else None,
         )
-        if len(order) + order.step * order.world_size * order.batch_size >= _MAX_SAMPLE:
+        rank = integer(request, "rank", 0) if request.query_params.get("rank") else None
+        order = TrainingOrder(request=run, step=integer(request, "step", 0), rank=rank)
+        if len(order) + order.step * run.world_size * (run.batch_size or 1) >= _MAX_SAMPLE:
             raise HTTPException(400, "expected the step of a run, found a number beyond any run")
         rows = await self._served.in_worker(training_rows, order, start, start + count)
 

@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from loader.dataset.query import SampleQuery, find_samples
+from loader.inspect import ExcludeRequest, exclude
 from loader.inspect.browse import (
     BrowsedDataset,
     PartAddress,
@@ -22,7 +23,6 @@ from loader.inspect.browse import (
     sample_page,
     tag_samples,
 )
-from loader.inspect.exclude import ExcludeRequest, exclude
 from loader.samples import PictureError
 
 from .requests import MAX_RANGE_BYTES, Served, byte_range, etag, integer, json_answer, selection_of
@@ -138,7 +138,7 @@ class EditRoutes:
     async def _exclude(self, request: Request) -> Response:
         dataset, keys, _ = await self._selection(request)
         request_of_keys = ExcludeRequest(ref=dataset.ref, query=SampleQuery(keys=keys), reason="energon browse")
-        report = await run_in_threadpool(exclude, request_of_keys)
+        [report] = await run_in_threadpool(exclude, request_of_keys)
         await run_in_threadpool(dataset.reopen)
         self._served.chosen.cache_clear()
         return json_answer({"samples": report.samples, "already": report.already, "file": report.file})

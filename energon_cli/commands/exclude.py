@@ -16,7 +16,7 @@ from ..query_options import query_options
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
     from loader.format import DatasetRef
-    from loader.inspect.exclude import ExcludeReport, ExcludeRequest, ListedExclusions
+    from loader.inspect import ExcludeReport, ExcludeRequest, ListedExclusions
 
 
 @energon_command("exclude", short_help="Take samples out of training, or undo it.")
@@ -79,10 +79,10 @@ def exclude(
         List what is excluded, and undo the last:
             energon exclude /data/coco --list
     """
+    from loader import inspect as library
     from loader.dataset.query import SampleQuery
     from loader.format import usable_cores
     from loader.format.documents import is_metadataset
-    from loader.inspect import exclude as library
 
     from ..console import print_json
     from ..progress import ProgressBar
@@ -113,7 +113,7 @@ def exclude(
         workers=usable_cores(),
     )
     with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
-        reports = library.exclude_each(request, bar.update)
+        reports = library.exclude(request, bar.update)
     # Report.
     if as_json:
         documents = [asdict(report) | {"lacks": report.lacks or None} for report in reports]
@@ -124,11 +124,11 @@ def exclude(
 
 def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
     """Show what is excluded."""
-    from loader.inspect import exclude as library
+    from loader import inspect as library
 
     from ..console import print_json
 
-    listed = library.list_each(ref)
+    listed = library.list_exclusions(ref)
     if as_json:
         documents = [_listed_document(one) for one in listed]
         print_json({"datasets": documents} if is_mix else documents[0])
@@ -139,11 +139,11 @@ def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
 
 def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
     """Undo the last exclusion, and report it."""
-    from loader.inspect import exclude as library
+    from loader import inspect as library
 
     from ..console import print_json, show_note
 
-    undone = library.undo_each(ref)
+    undone = library.undo_last_exclusion(ref)
     if as_json:
         print_json({"undone": sum(entry.samples for _, entry in undone) if undone else None})
         return

@@ -14,7 +14,7 @@ from ..options import shared_options
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
-    from loader.inspect.extract import SampleParts
+    from loader.inspect import SampleParts
 
 _MAX_PARTS = 100  # of a sample, in a list to read
 _MAX_CHECKED = 4096  # bytes that tell a text from other data
@@ -59,7 +59,7 @@ def get(
         Write all parts of two samples to a folder:
             energon get /data/mix.yaml 000017 000018 -o cats/
     """
-    from loader.inspect.extract import find_samples_of
+    from loader.inspect import find_samples_of
 
     from ..console import print_json
 
@@ -129,7 +129,7 @@ def _print(part: str, data: bytes) -> None:
 
 
 def _write_all(samples: Iterable[SampleParts], part: str | None, output: str, *, is_file: bool) -> None:
-    from loader.inspect.extract import write_parts
+    from loader.inspect import write_parts
 
     from ..console import show_note
 

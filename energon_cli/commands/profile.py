@@ -13,7 +13,7 @@ from ..options import shared_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from loader.inspect.profile import ProfiledLoader
+    from loader.inspect import ProfiledLoader
 
 _MIN_SHARE = 0.001
 
@@ -48,7 +48,7 @@ def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, 
             energon profile --steps 1000 --trace /tmp/trace.json train.py
     """
     from loader.errors import escape_controls
-    from loader.inspect.profile import profile_script
+    from loader.inspect import profile_script
 
     from ..console import error_console
 

@@ -13,7 +13,7 @@ from ..options import shared_options, shuffle_options
 from ..query_options import copy_options
 
 if TYPE_CHECKING:
-    from loader.convert.resharding import ReshardReport
+    from loader.convert import ReshardReport
     from loader.format import DatasetRef
 
 
@@ -33,6 +33,7 @@ def reshard(
     dest: str,
     *,
     shard_size: int,
+    samples_per_shard: int,
     shuffle_seed: int | None,
     sort_by: str | None,
     split_ratio: str | None,
@@ -65,7 +66,7 @@ def reshard(
         Copy to an object store:
             energon reshard /data/coco s3://bucket/coco --shuffle --seed 7
     """
-    from loader.convert.resharding import ReshardPlan, run_reshard
+    from loader.convert import ReshardPlan, ShardLayout, run_reshard
     from loader.format import usable_cores
     from loader.format.prepare import parse_ratio
 
@@ -76,10 +77,13 @@ def reshard(
     plan = ReshardPlan(
         ref=check_ref(ref),
         output=dest,
-        shard_bytes=shard_size,
-        shuffle_seed=shuffle_seed,
+        layout=ShardLayout(
+            shard_bytes=shard_size,
+            samples_per_shard=samples_per_shard,
+            shuffle_seed=shuffle_seed,
+            split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
+        ),
         sort_by=sort_by,
-        split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
         keep_parts=parts,
         workers=num_workers or usable_cores(),
         **options,

@@ -22,7 +22,7 @@ _WINDOW = 16 + zlib.MAX_WBITS  # with the header of gzip
 
 
 class LargePart(bytes):
-    """A part of which only the first bytes are known. As bytes it is one byte, which no decoder accepts.
+    """A part with known first bytes and unknown rest. As bytes it is one byte, which no decoder accepts.
 
     Attributes:
         size_bytes: Size of the part; of a compressed one that of its contents, as far as they were decompressed.

@@ -79,7 +79,7 @@ class PartSets(msgspec.Struct, frozen=True, kw_only=True):
         """Return the fields that some samples cannot fill. It is exact if ``others`` is 0.
 
         Args:
-            fields: Field → part names, of which one is enough.
+            fields: Field → part names; one of them is enough.
 
         >>> one = PartSet(parts=("jpg",), samples=2, shards=1, first_sample=5, example="a.tar/5")
         >>> two = PartSet(parts=("jpg", "txt"), samples=5, shards=1, first_sample=0, example="a.tar/0")
@@ -247,7 +247,7 @@ class PartSetCounter:
         return mixed ^ (mixed >> np.uint64(31))
 
     def _sums_of_sets(self, ids: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-        """Return the sum of each sample's numbers, of which each name counts once."""
+        """Return the sum of each sample's numbers; each name counts once."""
         sample = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
         order = np.lexsort((ids, sample))
         sample, ids = sample[order], ids[order]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ..format.media.av_container import audio_stream, import_av, is_indexed
 from ..lazy_torch import torch
-from .media_reader import MediaReader
+from .av_data import MediaReader
 
 if TYPE_CHECKING:
     from av import AudioFrame

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..format.media.av_container import check_frame_size, import_av, is_indexed, video_stream
 from ..format.media.shown_frames import is_cut
-from .media_reader import MediaReader
+from .av_data import MediaReader
 
 if TYPE_CHECKING:
     from av import VideoFrame

@@ -6,7 +6,15 @@
 `tables/`        columns of tables as parts of samples
 `sources/`       what samples are made of: folders, tables, archives, datasets
 `importing/`     sources → a prepared dataset, in parallel and resumable
-`resharding/`    a dataset → new shards, with its columns and filters
+`resharding`     a dataset → new shards, with its columns and filters
 `exporting/`     a dataset → files, tables and other formats
 ===============  =====================================================================
+
+The names are listed in ``__init__.pyi`` and imported on first use.
 """
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

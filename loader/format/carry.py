@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -132,6 +132,32 @@ def carried_values(order: NewOrder) -> Iterator[CarriedValues]:
             except EnergonError as error:
                 write = error.message
             yield CarriedValues(kind, name, write)
+
+
+@dataclass(slots=True)
+class Carried:
+    """The columns and filters that a new dataset takes over.
+
+    Attributes:
+        columns: Names of the columns.
+        filters: Names of the filters.
+        warnings: One for each column and filter that could not be carried.
+    """
+
+    columns: list[str] = field(default_factory=list)
+    filters: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def write(self, order: NewOrder, storage: Storage, *, without_filters: Collection[str] = ()) -> None:
+        """Write what all old datasets have to the new one, without some of the filters."""
+        for values in carried_values(order):
+            if values.kind is FILTERS and values.name in without_filters:
+                continue
+            if isinstance(values.write, str):
+                self.warnings.append(values.warning)
+            else:
+                values.write(storage, values.stem)
+                (self.columns if values.kind is COLUMNS else self.filters).append(values.name)
 
 
 def _new_column(order: NewOrder, name: str) -> Write:

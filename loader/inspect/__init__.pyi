@@ -1,6 +1,22 @@
 # The public names of this package, each with the module that defines it.
 
 from .browse.page_document import sample_document as sample_document
+from .exclusions import (
+    ExcludeReport as ExcludeReport,
+    ExcludeRequest as ExcludeRequest,
+    ListedExclusions as ListedExclusions,
+    exclude as exclude,
+    list_exclusions as list_exclusions,
+    undo_last_exclusion as undo_last_exclusion,
+)
+from .extract import (
+    FoundSample as FoundSample,
+    SampleFinder as SampleFinder,
+    SampleParts as SampleParts,
+    find_samples_of as find_samples_of,
+    open_sample as open_sample,
+    write_parts as write_parts,
+)
 from .facts import (
     dataset_facts as dataset_facts,
     path_facts as path_facts,
@@ -21,7 +37,7 @@ from .lint import (
     is_only_media_folder as is_only_media_folder,
     run_lint as run_lint,
 )
-from .media_summary import (
+from .media_views import (
     media_facts as media_facts,
     media_folder_facts as media_folder_facts,
 )
@@ -45,6 +61,11 @@ from .prepare_choices import (
     settled_field_map as settled_field_map,
     view_first_sample as view_first_sample,
     with_printed_names as with_printed_names,
+)
+from .profile import (
+    ProfiledLoader as ProfiledLoader,
+    ScriptProfileReport as ScriptProfileReport,
+    profile_script as profile_script,
 )
 from .report import print_part_sets as print_part_sets, print_table as print_table, show_facts as show_facts
 from .sample_view import (

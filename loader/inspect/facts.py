@@ -25,8 +25,8 @@ from ..format.media.metadata import is_media_folder
 from ..format.records.record_file import RecordFile, open_record_file
 from ..format.unfinished import left_sentence
 from ..storage import Storage, open_parent
-from .media_summary import media_facts, media_folder_facts
-from .unprepared import one_line, scan_note
+from .folder_views import one_line, scan_note
+from .media_views import media_facts, media_folder_facts
 
 _RUNS = 512
 _SAMPLES_A_RUN = 512

@@ -1,4 +1,4 @@
-"""View the samples of one dataset: a folder of shards, a file of samples or a folder of media files."""
+"""View the samples of a dataset: a folder of shards, a file of samples, media files, or a tar that is not prepared."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from typing import NamedTuple
 from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at
 from ..dataset.records import SingleFile
+from ..dataset.unprepared.scan import UnpreparedDataset, scan_first_samples, scan_tars
+from ..dataset.unprepared.tar_folder import TarFolder, find_tars
 from ..errors import ConfigError, EnergonError
+from ..format.documents import quoted
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
 from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
-from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_of_sample
-from .selection import MixOrder, Selection
-from .text import format_bytes, format_count
+from .sample_view import Build, MixOrder, PreviewRequest, SampleView, Selection, make_build, place_of, view_of_sample
+from .text import format_bytes, format_count, plural
 
 
 class SampleViews(NamedTuple):
@@ -43,17 +45,41 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
     build = None if request.crude else make_build(dataset, request)
     selection = _select_samples(dataset, request)
 
+    return _views(dataset, selection, request, build=build)
+
+
+def _views(
+    dataset: Dataset,
+    selection: Selection,
+    request: PreviewRequest,
+    *,
+    build: Build | None = None,
+    suffix: str = "",
+    in_shard: bool = False,
+) -> SampleViews:
+    """View some samples of a dataset.
+
+    Args:
+        dataset: The dataset.
+        selection: The samples.
+        request: Whether they have a key, or are in a random order.
+        build: Makes the samples that training gets; None shows the parts alone.
+        suffix: The end of titles.
+        in_shard: Count the samples of a key in their shard, since no other one is known.
+    """
+
     def view(place: int) -> SampleView:
-        index = selection.position(place)
-        title = place_text(selection, place, shuffled=request.seed is not None)
+        number = selection[place]
+        index: int | None = selection.position(place)
+        title = place_text(selection, place, shuffled=request.seed is not None) + suffix
         if request.key is not None:  # the position in the dataset, since a key selects only one sample or a few
-            index = selection[place]
-            title = place_of(index, len(dataset.index))
+            index, title = number, place_of(number, len(dataset.index))
+            if in_shard:
+                shard = dataset.index.shard_of(number)
+                index, title = None, f"{place_of(number - shard.first_sample, shard.samples)} of its shard"
             if len(selection) > 1:
                 title += f", {place + 1} of {len(selection):,} with this key"
-        sample = view_of_sample(
-            dataset, selection[place], title=title, build=build, max_json_bytes=request.max_json_bytes
-        )
+        sample = view_of_sample(dataset, number, title=title, build=build, max_json_bytes=request.max_json_bytes)
         return replace(sample, index=index)
 
     return SampleViews(len(selection), view)
@@ -71,21 +97,21 @@ def place_text(selection: Selection | MixOrder, place: int, *, shuffled: bool) -
 
 def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
     if request.key is not None:
-        found = dataset.index.find(request.key)
-        if not found and isinstance(dataset, SingleFile):
-            there = f"keys are the numbers from 0 to {len(dataset) - 1}"
-            raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.ref.path)
-        if not found:
-            raise ConfigError(
-                f"no sample has the key {request.key!r}",
-                at=dataset.path,
-                hint="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
-            )
-        return Selection([range(number, number + 1) for number in found])
+        return _with_key(dataset, request.key, at=dataset.path)
     if request.split_parts is None:
         return Selection([range(len(dataset.index))], seed=request.seed)
     ranges = [some for name in request.split_parts for some in dataset.runs_of_part(name)]
     return Selection(ranges, seed=request.seed)
+
+
+def _with_key(dataset: Dataset, key: str, *, at: str) -> Selection:
+    found = dataset.index.find(key)
+    if found:
+        return Selection([range(number, number + 1) for number in found])
+    hint = "give it as '<shard>/<key>', or as the key alone; energon preview shows some"
+    if isinstance(dataset, SingleFile):
+        hint = f"keys are the numbers from 0 to {len(dataset) - 1}"
+    raise ConfigError(f"no sample has the key {key!r}", at=at, hint=hint)
 
 
 def open_file_views(request: PreviewRequest) -> SampleViews:
@@ -130,3 +156,65 @@ def _describe_file(storage: Storage, name: str, metadata: MediaMetadata) -> Fiel
     views = media_views(metadata, lambda: storage.local_path(name).open("rb"))
     facts = ", ".join(filter(None, (views.facts, format_bytes(storage.stat(name).size_bytes))))
     return FieldView(name=shown, facts=facts, **views.shown)
+
+
+_MIN_SCANNED = 1000  # samples that a preview finds, so that a user can page through some
+_MAX_DAMAGED = 3  # shards in a note
+
+
+def open_tar_views(request: PreviewRequest) -> SampleViews:
+    """View the samples of tar shards as raw parts.
+
+    The headers of the first samples are scanned; of all shards to shuffle, or to find a key without its shard.
+
+    Raises:
+        ConfigError: The key does not exist, or something is requested that only a prepared dataset has.
+        FormatError: No shard can be scanned.
+        StorageError: The path holds no tar files.
+    """
+    tars = find_tars(request.ref.path)
+    if request.split_parts or request.ref.dataset_config or request.ref.split_config:
+        raise ConfigError(
+            f"{tars.not_prepared.message}, and so no split parts or other files of one",
+            at=tars.not_prepared.at,
+            hint=tars.not_prepared.hint,
+        )
+    shards, key = tars.shards, request.key
+    if key is not None:  # if it names its shard, no other one is scanned
+        shards = tuple(shard for shard in tars.shards if key.startswith(f"{shard.name}/")) or tars.shards
+    if key is None and request.seed is None:
+        scan = scan_first_samples(tars, max(request.reach, _MIN_SCANNED))
+    else:
+        scan = scan_tars(replace(tars, shards=shards), workers=request.workers, on_progress=request.on_progress)
+    _note(request, tars, scan)
+    every = Selection([range(len(scan.index))], seed=request.seed)
+    selection = every if key is None else _with_key(scan, key, at=tars.path)
+    suffix = "" if scan.complete else " scanned"
+    return _views(scan, selection, request, suffix=suffix, in_shard=len(shards) < len(tars.shards))
+
+
+def scan_note(tars: TarFolder, scan: UnpreparedDataset) -> str:
+    """Return how much of tar shards was scanned: ``not prepared; scanned 3 shards``, and how to prepare a folder."""
+    shards = len(scan.index.shards) + len(scan.damaged)
+    extent = plural(shards, "shard")
+    if shards < len(tars.shards):
+        extent = f"{shards:,} of {plural(len(tars.shards), 'shard')}"
+    if not scan.complete:
+        extent = f"the first {plural(len(scan.index), 'sample')}, in {extent}"
+    note = f"not prepared; scanned {extent}"
+    return note if tars.is_file else f"{note}; to prepare: energon prepare {quoted(tars.path)}"
+
+
+def _note(request: PreviewRequest, tars: TarFolder, scan: UnpreparedDataset) -> None:
+    if request.on_note is None:
+        return
+    request.on_note(scan_note(tars, scan))
+    for error in scan.damaged[:_MAX_DAMAGED]:
+        request.on_note(f"this shard is skipped: {one_line(error)}")
+    if len(scan.damaged) > _MAX_DAMAGED:
+        request.on_note(f"{len(scan.damaged) - _MAX_DAMAGED:,} more shards are skipped; energon lint lists them")
+
+
+def one_line(error: EnergonError) -> str:
+    """Format an error without its hint, after its place."""
+    return f"{error.at}: {error.message}" if error.at else error.message

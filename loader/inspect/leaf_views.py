@@ -21,12 +21,12 @@ from .sample_view import (
     Build,
     PreviewRequest,
     SampleView,
+    Selection,
     describe_sample,
     make_build,
     untrusted_note,
     view_of_sample,
 )
-from .selection import Selection
 
 _NOT_JOINED = "shown one after another"
 

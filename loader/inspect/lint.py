@@ -15,7 +15,6 @@ from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
-from ..format.documents.split_config import SplitConfig, parse_split_config
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
 from ..lint.report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
@@ -237,7 +236,3 @@ def samples_to_exclude(dataset: Dataset, findings: Iterable[Finding], *, checked
             hint="check the findings: one fault in dataset.yaml, such as a wrong field_map, breaks all samples",
         )
     return added
-
-
-def _parse_split(storage: Storage, file: str, data: bytes) -> SplitConfig:
-    return parse_split_config(data.decode("utf-8", "replace"), file=storage.path(file))

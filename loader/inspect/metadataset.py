@@ -44,7 +44,7 @@ class _Datasets:
         self._counter = LeafCounter()
 
     def fault(self, dataset: LeafPlan | JoinMember) -> str | None:
-        """Return the fault of a dataset's path, or of the paths of its auxiliary stores; None if there is none."""
+        """Return the fault of a dataset's path, or of the paths of its auxiliary stores; None without faults."""
         try:
             found = self._paths.fault_of_dataset(dataset.ref)
             for name, store in dataset.request.aux.items():

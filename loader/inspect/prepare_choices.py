@@ -144,23 +144,17 @@ def complete_choices(given: OpenChoices, folder: ShardFolder) -> OpenChoices:
 def _proposal(found: SampledContents) -> Proposal:
     if found.holds_values:  # columns are not decoded, so their names do not tell their types
         return Proposal(sample_types=[CRUDE])
-    return propose(
-        found.part_names,
-        found.json_example,
-        kinds=found.kinds,
-        sets=found.part_sets.sets,
-        has_all=found.contents.has_all,
-    )
+    return propose(found.seen)
 
 
 def proposed_field_map(spec: SampleTypeSpec, found: SampledContents) -> dict[str, str]:
     """Return the proposed field-map expressions for the fields of a sample type."""
-    return propose_field_map(spec, found.part_names, found.json_example, kinds=found.kinds, sets=found.part_sets.sets)
+    return propose_field_map(spec, found.seen)
 
 
 def settled_field_map(spec: SampleTypeSpec, found: SampledContents) -> dict[str, str] | None:
     """Return the field map of a sample type if no other one is possible."""
-    return only_field_map(spec, found.part_names, found.json_example, kinds=found.kinds, sets=found.part_sets.sets)
+    return only_field_map(spec, found.seen)
 
 
 def propose_choices(given: OpenChoices) -> Choices:
@@ -260,9 +254,9 @@ def _dropped_note(found: SampledContents, chosen: DatasetYaml) -> Iterator[str]:
         for name, missing in found.missing(fields).items():
             if not chosen.spec.field(name).required and missing.samples < found.samples:
                 yield missing_sentence(name, field_map[name], missing, found.samples)
-    dropped = dropped_parts(chosen.spec, field_map, found.part_names, found.json_example, kinds=found.kinds)
+    dropped = dropped_parts(chosen.spec, field_map, found.seen)
     for each in found.part_sets.sets[:_MAX_SETS]:
-        lost = dropped_parts(chosen.spec, field_map, each.parts, found.json_example, together=True, kinds=found.kinds)
+        lost = dropped_parts(chosen.spec, field_map, found.seen, each.parts, together=True)
         dropped += [name for name in lost if name not in dropped]
     if dropped and proposal.layout is None:
         yield f"no field of {chosen.spec.name} holds {_counted(dropped, found)}, so training does not read it"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from ..accounting.kinds import PICKLE, TORCH, Kind, part_extension
+from ..accounting.kinds import PICKLE, TORCH, part_extension
 from ..accounting.part_sets import Missing, PartSets
 from ..format.contents.findings import Contents
-from ..format.contents.proposals import propose_field_map
+from ..format.contents.proposals import SeenParts, propose_field_map
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.field_map import FieldMap, parse_field_map
@@ -91,9 +91,15 @@ class SampledContents:
         return self.contents.json_values()
 
     @property
-    def kinds(self) -> Mapping[str, Kind]:
-        """Part name → what the first bytes of such parts say."""
-        return self.contents.part_kinds()
+    def seen(self) -> SeenParts:
+        """The parts, as proposals of sample types take them."""
+        return SeenParts(
+            self.part_names,
+            self.json_example,
+            kinds=self.contents.part_kinds(),
+            sets=self.part_sets.sets,
+            has_all=self.contents.has_all,
+        )
 
     @property
     def conflicts(self) -> list[str]:
@@ -104,7 +110,7 @@ class SampledContents:
         """Return the fields that some samples cannot fill, exactly.
 
         Args:
-            fields: Field → part names, of which one is enough.
+            fields: Field → part names; one of them is enough.
         """
         if self.part_sets.others and self.index is not None:
             return self.index.missing(fields)
@@ -217,9 +223,7 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
     if choice.field_map is None or not found.samples:
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
-    proposals = propose_field_map(
-        choice.spec, found.part_names, found.json_example, kinds=found.kinds, sets=found.part_sets.sets
-    )
+    proposals = propose_field_map(choice.spec, found.seen)
     missing = found.missing(part_names_of_fields(field_map))
     faulty = {name: "" for name, each in missing.items() if each.samples == found.samples}
     for name in faulty:

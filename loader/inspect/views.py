@@ -12,10 +12,8 @@ from ..errors import ConfigError
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
 from ..storage import short_path
-from .folder_views import SampleViews, open_file_views, open_folder_views, place_text
-from .sample_view import PreviewRequest, SampleView
-from .selection import MixOrder
-from .unprepared import open_tar_views
+from .folder_views import SampleViews, open_file_views, open_folder_views, open_tar_views, place_text
+from .sample_view import MixOrder, PreviewRequest, SampleView
 
 if TYPE_CHECKING:
     from ..metadataset.documents.leaf_plan import LeafPlan

@@ -32,8 +32,7 @@ from loader import (
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
 from loader.format.dataset_ref import DatasetRef
-from loader.inspect import PreviewRequest, open_views
-from loader.inspect.exclude import ExcludeRequest, exclude as run_exclude
+from loader.inspect import ExcludeRequest, PreviewRequest, exclude as run_exclude, open_views
 from loader.inspect.facts import path_facts
 from loader.lint.report import LintPlan
 from loader.metadataset.joins.open_join import open_join

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError, FormatError, WorkerError
-from loader.format.cluster import dask_engine
-from loader.format.cluster.dask_engine import open_dask_executor
+from loader.format.cluster import executor
+from loader.format.cluster.executor import open_dask_executor
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, copy_of, write_shards, written
@@ -98,7 +98,7 @@ def _die_in_scans() -> None:
 
 
 def test_a_scheduler_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_engine, "_CONNECT_S", 1)
+    monkeypatch.setattr(executor, "_CONNECT_S", 1)
     with (
         pytest.raises(WorkerError, match=r"cannot connect to the Dask scheduler: .* after 1 s") as caught,
         open_dask_executor("tcp://127.0.0.1:9"),
@@ -116,7 +116,7 @@ def test_a_file_of_a_scheduler_that_does_not_exist_is_named(tmp_path: Path) -> N
 
 
 def test_a_cluster_without_workers_is_an_error(distributed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dask_engine, "_WORKERS_S", 1)
+    monkeypatch.setattr(executor, "_WORKERS_S", 1)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=":0", host="127.0.0.1") as empty,
         pytest.raises(WorkerError, match="has no workers after 1 s"),

@@ -18,8 +18,7 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError, FormatError, StorageError, WorkerError
-from loader.format.cluster.part_plan import PART_PLAN
-from loader.format.cluster.share import Part
+from loader.format.cluster.share import PART_PLAN, Part
 from loader.format.index.journal import Journal, save_scans
 from loader.format.index.shard_index import index_shard
 from loader.format.prepare.part import PartReport, run_part

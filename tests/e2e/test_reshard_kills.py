@@ -16,6 +16,7 @@ import pytest
 
 from loader import ShardWriter
 from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
+from loader.convert.rows.shard_plan import ShardLayout
 from loader.dataset.opening import folder_at
 from loader.format.columns.column import open_column, write_column
 from loader.format.dataset_ref import DatasetRef
@@ -36,7 +37,12 @@ def write_dataset(folder: Path, samples: int) -> Path:
 
 def reshard(folder: Path, output: Path) -> ReshardReport:
     return run_reshard(
-        ReshardPlan(ref=DatasetRef(str(folder)), output=str(output), samples_per_shard=5, shuffle_seed=1, compat=False)
+        ReshardPlan(
+            ref=DatasetRef(str(folder)),
+            output=str(output),
+            layout=ShardLayout(samples_per_shard=5, shuffle_seed=1),
+            compat=False,
+        )
     )
 
 

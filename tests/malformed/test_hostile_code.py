@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from loader.format.contents.proposals import propose_field_map
+from loader.format.contents.proposals import SeenParts, propose_field_map
 from loader.format.contents.sample_layouts import find_layout
 from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.format.prepare.dataset_yaml import sample_loader_text
@@ -33,9 +33,9 @@ def check(code: str, *names: str) -> None:
 def test_names_are_strings_in_the_loader_that_users_complete(name: str) -> None:
     spec, part = SAMPLE_TYPES["VQASample"], f"{name}.jpg"
     check(sample_loader_text(spec, {}, [part]), part)
-    check(sample_loader_text(spec, propose_field_map(spec, [part], {}), [part]), part)
+    check(sample_loader_text(spec, propose_field_map(spec, SeenParts([part], {})), [part]), part)
     example = {name: {"question": "why?", "answers": ["so"]}}
-    proposals = propose_field_map(spec, ["jpg", "json"], example)
+    proposals = propose_field_map(spec, SeenParts(["jpg", "json"], example))
     check(sample_loader_text(spec, proposals, ["jpg", "json"]), name, "json")
 
 

@@ -21,6 +21,7 @@ from loader.convert.exporting import ExportRequest, export_samples
 from loader.convert.importing import ImportPlan, run_import
 from loader.convert.merging import MergePlan, run_merge
 from loader.convert.resharding import ReshardPlan, run_reshard
+from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources import SourceOptions, open_sources
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError, SampleError
@@ -185,7 +186,11 @@ def test_no_byte_is_lost_without_a_name(memory: Path, tree: Tree) -> None:
         lost = visible - written
         assert lost.total() in not_used(report.account, tables=tree.has_table), (lost, report.account.to_document())
         # A reshard, a merge and an export keep everything.
-        done = run_reshard(ReshardPlan(ref=DatasetRef(str(work / "out")), output=str(work / "again"), shuffle_seed=1))
+        done = run_reshard(
+            ReshardPlan(
+                ref=DatasetRef(str(work / "out")), output=str(work / "again"), layout=ShardLayout(shuffle_seed=1)
+            )
+        )
         assert contents_of(work / "again") == written
         assert done.written.account.is_complete
         run_merge(MergePlan(inputs=(str(work / "out"), str(work / "again")), output=str(work / "both")))

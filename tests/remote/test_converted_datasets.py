@@ -8,6 +8,7 @@ import pytest
 
 from loader import ShardWriter
 from loader.convert.resharding import ReshardPlan, run_reshard
+from loader.convert.rows.shard_plan import ShardLayout
 from loader.dataset.opening import folder_at
 from loader.format.dataset_ref import DatasetRef
 from tests.e2e.dataset_tree import caption_samples, prepare, shard_path, write_shard
@@ -30,7 +31,9 @@ def test_a_dataset_goes_to_an_object_store_and_back(tmp_path: Path, monkeypatch:
         assert (writer.report.samples, writer.report.scanned) == (10, 0)
         assert len(folder_at("s3://bucket/written").index) == 10
         there = ReshardPlan(
-            ref=DatasetRef(str(tmp_path / "ds")), output="s3://bucket/new", shuffle_seed=1, samples_per_shard=4
+            ref=DatasetRef(str(tmp_path / "ds")),
+            output="s3://bucket/new",
+            layout=ShardLayout(shuffle_seed=1, samples_per_shard=4),
         )
         run_reshard(there)
         run_reshard(ReshardPlan(ref=DatasetRef(there.output), output=str(tmp_path / "back"), sort_by="key"))

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError
-from loader.format.cluster.part_plan import PART_PLAN, divide_shards, read_part_plan, write_part_plan
-from loader.format.cluster.share import Part
+from loader.format.cluster.share import PART_PLAN, Part, divide_shards, read_part_plan, write_part_plan
 from loader.format.prepare.part import run_part
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
 from loader.format.prepare.run import run_prepare

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,12 +19,13 @@ from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_files import read_shard_info
 from ...format.index.dataset_index import DatasetIndex
 from ...format.tar.names import split_member_name
-from ...storage import open_storage, raise_storage_error
-from ..rows.row import FileRef, PartRef, Row, ValueRef
+from ...storage import open_storage
+from ..rows.row import CellReader, FileRef, PartRef, Row, ValueRef
 from ..sources.dataset import DatasetSource
 from ..sources.detect import SourceOptions, open_source
-from ..sources.source import CellReader, Listing, Source
+from ..sources.source import Listing, Source
 from ..tables.part_values import encode_json
+from ..tables.records import DelimitedReader, open_text_table, read_json_lines
 
 _TABLES = (".jsonl", ".csv", ".tsv")
 _KEYS = ("__key__", "key", "id")
@@ -135,29 +135,19 @@ class KeyedTable(Source):
         )
 
     def _records(self) -> Iterator[tuple[int, dict[str, Any]]]:
-        try:
-            with open(self.path, encoding="utf-8-sig", newline="") as file:
-                if self.path.lower().endswith(".jsonl"):
-                    for line, text in enumerate(file, 1):
-                        if text.strip():
-                            yield line, msgspec.json.decode(text, type=dict[str, Any])
-                    return
-                rows = csv.DictReader(file, delimiter="\t" if self.path.lower().endswith(".tsv") else ",", strict=True)
-                for record in rows:
-                    yield rows.line_num, self._fields(record, rows.line_num)
-        except OSError as error:
-            raise_storage_error("read this file", self.path, error)
-        except (ValueError, csv.Error, RecursionError) as error:
-            raise ConfigError(
-                f"this table has a line that is no row: {error}", at=self.path, hint="correct or remove the line"
-            ) from error
-
-    def _fields(self, record: Mapping[str | None, Any], line: int) -> dict[str, Any]:
-        if None in record:
-            raise ConfigError(
-                "this line has more fields than the first one", at=f"{self.path}, line {line}", hint="correct the line"
-            )
-        return {name: value for name, value in record.items() if name is not None}
+        kind = self.path.lower().rpartition(".")[2]
+        with open_text_table(self.path) as file:
+            is_json = kind == "jsonl"
+            records = read_json_lines(file) if is_json else DelimitedReader(file, kind=kind, path=self.path).records()
+            for record in records:
+                if record.fault:
+                    raise ConfigError(
+                        f"this line is no row: {record.fault}",
+                        at=f"{self.path}, line {record.line}",
+                        hint=record.hint or "correct or remove the line",
+                    )
+                values = record.values if is_json else {name: value or "" for name, value in record.values.items()}
+                yield record.line, dict(values)
 
 
 def _part_name(column: str) -> str:

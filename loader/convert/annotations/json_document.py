@@ -45,7 +45,7 @@ class JsonDocument(ClosesOnExit):
     """A document of JSON, read from its start to its end.
 
     Args:
-        path: The file or its URL, of which a copy is made.
+        path: The file or its URL; a URL is copied first.
 
     Raises:
         StorageError: It cannot be read.

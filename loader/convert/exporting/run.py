@@ -14,14 +14,14 @@ from ...accounting import Account
 from ...dataset.dataset import Dataset
 from ...dataset.query import SampleQuery
 from ...dataset.records import as_bytes
-from ...errors import ConfigError, FormatError
+from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.tar.names import decode_name, is_outside_name, printable, split_member_name
 from ...format.tar.scan import TarScan, read_members
 from ...metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
 from ...storage import LocalStorage
 from ..sources.dataset import kept_parts, splits_of_samples
-from .new_output import NewFolder, raise_unwritable
+from ..writing.new_output import NewOutput, ShardSource, place_shard
 from .tables import HuggingFaceWriter, ParquetWriter
 from .writers import ExportedSample, FilesWriter, JsonlWriter, SampleWriter, TarWriter, cell_kinds
 
@@ -29,7 +29,7 @@ FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""
 
 
-_TARS = ("tar", "webdataset")  # members of which have the names of samples
+_TARS = ("tar", "webdataset")  # their members have the names of samples
 _WITHOUT_ROWS = ("files", "tar", "webdataset")  # a sample without parts leaves no trace in them
 
 
@@ -75,7 +75,7 @@ class ExportReport:
         samples: Number of samples.
         size_bytes: Bytes of their parts; of whole shards, bytes of these.
         output: The folder or file.
-        notes: Datasets without a column or part of the condition, of which no sample is copied.
+        notes: Datasets without a column or part of the condition; no sample of them is copied.
         account: What became of the chosen samples and of the parts.
     """
 
@@ -212,9 +212,6 @@ def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequ
     raise ConfigError(f"expected one of {', '.join(FORMATS)}, found {request.format!r}", hint="check --format")
 
 
-_COPY_BYTES = 8 << 20
-
-
 def outside_members(folder: Dataset, account: Account) -> bool:
     """Return True if shards have members or links that lead out of a folder; count those that belong to no sample.
 
@@ -242,39 +239,17 @@ def outside_members(folder: Dataset, account: Account) -> bool:
 def copy_shards(
     folder: Dataset, output: str, *, link: bool = False, on_progress: Callable[[int, int], None] | None = None
 ) -> int:
-    """Copy all shards to a new folder, and return their bytes.
-
-    Args:
-        folder: A dataset of tar shards.
-        output: A new or empty folder.
-        link: Make hard links, which take no space and share later changes.
-        on_progress: Called with the number of samples that are done, and of all.
+    """Copy all shards of a dataset of tar shards to a new folder, and return their bytes.
 
     Raises:
         FormatError: A shard has changed since it was indexed.
         StorageError: The folder has files, or cannot be written.
     """
-    index, storage = folder.tar_index, folder.storage
-    size_bytes = 0
-    with NewFolder(output) as target:
+    index = folder.tar_index
+    how: ShardSource = "link" if link and isinstance(folder.storage, LocalStorage) else "copy"
+    with NewOutput(output) as target:
         for shard in index.shards:
             if on_progress is not None:
                 on_progress(shard.first_sample, len(index))
-            path = os.path.join(target.folder, *shard.name.split("/"))
-            with folder.open_shard(shard) as source:
-                try:
-                    os.makedirs(os.path.dirname(path), exist_ok=True)
-                    if link and isinstance(storage, LocalStorage):
-                        os.link(os.path.realpath(storage.path(shard.name)), path)
-                    else:
-                        with open(path, "xb") as file:
-                            file.writelines(
-                                source.read_at(offset, _COPY_BYTES)
-                                for offset in range(0, source.size_bytes, _COPY_BYTES)
-                            )
-                except OSError as error:
-                    raise_unwritable(error, output)
-            if os.path.getsize(path) != shard.size_bytes:
-                raise FormatError("the shard changed while it was copied", shard=storage.path(shard.name))
-            size_bytes += shard.size_bytes
-    return size_bytes
+            place_shard(folder, shard, os.path.join(target.folder, shard.name), how, final=target.path)
+    return sum(shard.size_bytes for shard in index.shards)

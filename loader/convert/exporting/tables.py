@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import ExitStack
-from typing import Any, Self
+from typing import Any
 
 from ...errors import ConfigError
-from .new_output import NewFolder, new_file
-from .writers import CellKind, ExportedSample, as_cell, file_name
+from .writers import CellKind, ExportedSample, SampleWriter, as_cell, file_name
 
 _GROUP_BYTES = 32 << 20  # of a row group; readers hold a group at a time
 _GROUP_ROWS = 10_000
@@ -46,7 +44,7 @@ class _Batches:
         self._size_bytes = 0
 
 
-class ParquetWriter:
+class ParquetWriter(SampleWriter):
     """Writes each sample as a row: its key, its split part, and a column for each part.
 
     Args:
@@ -58,6 +56,8 @@ class ParquetWriter:
         StorageError: The file exists, or cannot be written.
     """
 
+    is_file = True
+
     def __init__(self, path: str, kinds: Mapping[str, CellKind]) -> None:
         pyarrow = _import("pyarrow", extra="tables")
         from pyarrow import parquet
@@ -66,33 +66,19 @@ class ParquetWriter:
         fields = [("__key__", pyarrow.string()), ("__split__", pyarrow.string())]
         fields += [(name, types.get(kind, pyarrow.binary())) for name, kind in kinds.items()]
         schema = pyarrow.schema(fields)
+        super().__init__(path)
         self._kinds = kinds
-        self._stack = ExitStack()
-        file = self._stack.enter_context(new_file(path))
-        self._rows = _Batches(self._stack.enter_context(parquet.ParquetWriter(file, schema)), schema)
+        self._rows = _Batches(self._open.enter_context(parquet.ParquetWriter(self.file, schema)), schema)
 
-    def write(self, sample: ExportedSample) -> None:
-        """Write a sample.
-
-        Raises:
-            SampleError: A text is not UTF-8, or a label is no integer.
-            StorageError: The file cannot be written.
-        """
+    def _write(self, sample: ExportedSample) -> None:
         row = {"__key__": _text(sample.full_key), "__split__": sample.split or None}
         self._rows.add(row | _cells(sample, self._kinds), _size(sample))
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is None:
-            with self._stack:
-                self._rows.flush()
-        else:
-            self._stack.__exit__(kind, *rest)  # type: ignore[arg-type]  # as they came
+    def _finish(self) -> None:
+        self._rows.flush()
 
 
-class HuggingFaceWriter(NewFolder):
+class HuggingFaceWriter(SampleWriter):
     """Writes a dataset that ``datasets.load_from_disk`` opens; with splits, a dictionary of datasets.
 
     Pictures and sounds have the library's types, so that they are decoded when they are read.
@@ -120,18 +106,11 @@ class HuggingFaceWriter(NewFolder):
         columns = {"__key__": datasets.Value("string")} | {name: types[kind] for name, kind in kinds.items()}
         self._features = datasets.Features(columns)
         self._kinds = kinds
-        self._stack = ExitStack()
         self._rows_folder = os.path.join(self.folder, ".rows")  # the library does not write next to what it reads
         os.mkdir(self._rows_folder)
         self._parts: dict[str, tuple[str, _Batches]] = {}
 
-    def write(self, sample: ExportedSample) -> None:
-        """Write a sample.
-
-        Raises:
-            SampleError: A text is not UTF-8, or a label is no integer.
-            OSError: The folder cannot be written.
-        """
+    def _write(self, sample: ExportedSample) -> None:
         cells = _cells(sample, self._kinds)
         for name, value in cells.items():
             if self._kinds[name] in ("image", "audio"):
@@ -144,16 +123,15 @@ class HuggingFaceWriter(NewFolder):
 
             path = os.path.join(self._rows_folder, f"{len(self._parts)}.arrow")
             schema = self._features.arrow_schema
-            writer = self._stack.enter_context(pa.ipc.new_stream(path, schema))
+            writer = self._open.enter_context(pa.ipc.new_stream(path, schema))
             self._parts[split] = path, _Batches(writer, schema)
         return self._parts[split][1]
 
-    def finish(self) -> None:
-        """Write the folder from the rows."""
+    def _finish(self) -> None:
         datasets = _import("datasets", extra="hf")
         for _, rows in self._parts.values():
             rows.flush()
-        self._stack.close()
+        self._open.close()
         # Splits become folders, and names in a split file may be those of folders above.
         found = {
             file_name(split or _UNSPLIT): datasets.Dataset.from_file(path) for split, (path, _) in self._parts.items()
@@ -167,11 +145,6 @@ class HuggingFaceWriter(NewFolder):
             if quiet:
                 datasets.enable_progress_bars()
         shutil.rmtree(self._rows_folder)
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is not None:
-            self._stack.close()
-        super().__exit__(kind, *rest)
 
 
 def _cells(sample: ExportedSample, kinds: Mapping[str, CellKind]) -> dict[str, Any]:

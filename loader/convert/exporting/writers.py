@@ -6,16 +6,16 @@ import base64
 import json
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import ConfigError, SampleError
+from ..writing.new_output import NewOutput
 from ..writing.shard_file import ShardFile, sample_bytes
-from .new_output import NewFolder, new_file, raise_unwritable
 
 
 class ExportedSample(NamedTuple):
@@ -38,8 +38,8 @@ class ExportedSample(NamedTuple):
         return f"{self.shard}/{self.key}"
 
 
-class SampleWriter(Protocol):
-    """Writes samples in one format; what it writes appears when its block ends without an error."""
+class SampleWriter(NewOutput, ABC):
+    """Writes samples in one format to a new file or folder, which appears when its block ends without an error."""
 
     def write(self, sample: ExportedSample) -> None:
         """Write a sample.
@@ -49,13 +49,15 @@ class SampleWriter(Protocol):
             SampleError: A value is not what its part's name says.
             StorageError: The output cannot be written.
         """
+        with self._writing():
+            self._write(sample)
 
-    def __enter__(self) -> Self: ...
+    @abstractmethod
+    def _write(self, sample: ExportedSample) -> None:
+        """Write a sample; an ``OSError`` becomes one about the output."""
 
-    def __exit__(self, kind: object, error: object, trace: object, /) -> None: ...
 
-
-class FilesWriter(NewFolder):
+class FilesWriter(SampleWriter):
     """Writes each part as a file ``<key>.<part>``; a slash in a key as ``%2F``.
 
     Args:
@@ -70,31 +72,25 @@ class FilesWriter(NewFolder):
         super().__init__(path)
         self._by_shard = by_shard
 
-    def write(self, sample: ExportedSample) -> None:
-        """Write a sample.
-
-        Raises:
-            ConfigError: An earlier sample has this key.
-            StorageError: A file cannot be written.
-        """
+    def _write(self, sample: ExportedSample) -> None:
         folder = os.path.join(self.folder, file_name(sample.shard)) if self._by_shard else self.folder
-        try:
-            os.makedirs(folder, exist_ok=True)
-            for part, data in sample.parts.items():
+        os.makedirs(folder, exist_ok=True)
+        for part, data in sample.parts.items():
+            try:
                 with open(os.path.join(folder, file_name(f"{sample.key}.{part}")), "xb") as file:
                     file.write(data)
-        except FileExistsError as error:
-            raise ConfigError(
-                f"two samples have the key {sample.key!r}",
-                at=sample.full_key,
-                hint="write a folder for each shard (--by-shard), or tar shards",
-            ) from error
-        except OSError as error:
-            raise_unwritable(error, self._path)
+            except FileExistsError as error:
+                raise ConfigError(
+                    f"two samples have the key {sample.key!r}",
+                    at=sample.full_key,
+                    hint="write a folder for each shard (--by-shard), or tar shards",
+                ) from error
 
 
-class TarWriter(NewFolder):
+class TarWriter(SampleWriter):
     """Writes tar shards that ``energon prepare`` takes, ``shard_000000.tar`` and so on.
+
+    A sample whose key a shard has begins another shard.
 
     Args:
         path: A new or empty folder.
@@ -107,54 +103,32 @@ class TarWriter(NewFolder):
     def __init__(self, path: str, *, shard_bytes: int = 1 << 30) -> None:
         super().__init__(path)
         self._shard_bytes = shard_bytes
-        self._open: tuple[BinaryIO, ShardFile] | None = None
+        self._shard: ShardFile | None = None
         self._shards = 0
         self._keys: set[str] = set()
 
-    def write(self, sample: ExportedSample) -> None:
-        """Write a sample; one whose key the shard has begins another shard.
+    def _write(self, sample: ExportedSample) -> None:
+        shard = self._shard
+        if (
+            shard is None
+            or shard.size_bytes + sample_bytes(sample.key, sample.parts) > self._shard_bytes
+            or sample.key in self._keys
+        ):
+            self._finish()
+            file = open(os.path.join(self.folder, f"shard_{self._shards:06}.tar"), "wb")  # noqa: SIM115
+            shard = self._shard = ShardFile(self._open.enter_context(file))
+            self._shards += 1
+            self._keys.clear()
+        shard.write(sample.key, sample.parts)
+        self._keys.add(sample.key)
 
-        Raises:
-            StorageError: A file cannot be written.
-        """
-        try:
-            shard = self._open[1] if self._open else None
-            if (
-                shard is None
-                or shard.size_bytes + sample_bytes(sample.key, sample.parts) > self._shard_bytes
-                or sample.key in self._keys
-            ):
-                shard = self._next_shard()
-            shard.write(sample.key, sample.parts)
-            self._keys.add(sample.key)
-        except OSError as error:
-            raise_unwritable(error, self._path)
-
-    def _next_shard(self) -> ShardFile:
-        self.finish()
-        file = open(os.path.join(self.folder, f"shard_{self._shards:06}.tar"), "wb")  # noqa: SIM115
-        shard = ShardFile(file)
-        self._open = file, shard
-        self._shards += 1
-        self._keys.clear()
-        return shard
-
-    def finish(self) -> None:
-        """Close the open shard."""
-        if self._open is not None:
-            file, shard = self._open
-            self._open = None
-            with file:
-                shard.finish()
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        if kind is not None and self._open is not None:
-            self._open[0].close()
-            self._open = None
-        super().__exit__(kind, *rest)
+    def _finish(self) -> None:
+        if self._shard is not None:
+            self._shard.finish()
+            self._open.close()
 
 
-class JsonlWriter:
+class JsonlWriter(SampleWriter):
     """Writes each sample as a line of JSON, with its parts by name.
 
     JSON parts are written as their values, texts as texts, and other parts as ``{"base64": …}``.
@@ -166,29 +140,12 @@ class JsonlWriter:
         StorageError: It exists, or cannot be written.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._stack = ExitStack()
-        self._file = self._stack.enter_context(new_file(path))
+    is_file = True
 
-    def write(self, sample: ExportedSample) -> None:
-        """Write a sample.
-
-        Raises:
-            StorageError: The file cannot be written.
-        """
+    def _write(self, sample: ExportedSample) -> None:
         document: dict[str, Any] = {"__key__": sample.full_key}
         document |= {name: as_json(name, data) for name, data in sample.parts.items()}
-        try:
-            self._file.write(json.dumps(document, ensure_ascii=True).encode("ascii") + b"\n")
-        except OSError as error:
-            raise_unwritable(error, self._path)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, *rest: object) -> None:
-        self._stack.__exit__(kind, *rest)  # type: ignore[arg-type]  # as they came
+        self.file.write(json.dumps(document, ensure_ascii=True).encode("ascii") + b"\n")
 
 
 # Values of parts as bytes, as JSON, and as cells of a table.

@@ -3,8 +3,7 @@
 ====================  =================================================================
 `tree.py`             the files of a folder, a zip or a tar, and how each is read
 `file_names.py`       what names of files say: parts, tables, archives, files about the data, samples
-`groupings.py`        files that share no name: parallel folders, folders of samples, numbers
-`folder_layout.py`    names of folders: split parts and classes
+`folder_layout.py`    names of folders: split parts, classes, and samples of files that share no name
 `survey.py`           all names of a tree → its layout
 `tar_members.py`      the members of a tar, links with the contents of their targets
 `table_files.py`      the files that a table in a tree names

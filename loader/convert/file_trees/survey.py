@@ -23,8 +23,7 @@ from .file_names import (
     join_names,
     sort_files,
 )
-from .folder_layout import FolderLayout, ListedFolder, find_folder_layout
-from .groupings import GroupBy, Grouping, find_grouping
+from .folder_layout import FolderLayout, GroupBy, Grouping, ListedFolder, find_folder_layout, find_grouping
 from .tree import FileTree
 
 _MAX_ABOUT = 20  # files; more of one kind are data

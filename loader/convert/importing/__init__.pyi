@@ -19,7 +19,7 @@ from .run import (
     write_failures as write_failures,
 )
 from .sample_contents import StrayCoordinatesError as StrayCoordinatesError
-from .trial import (
+from .write_shard import (
     NoReadableRowsError as NoReadableRowsError,
     write_trial as write_trial,
 )

@@ -13,8 +13,8 @@ from ...dataset.open_files import OpenFiles
 from ...errors import SampleError, StorageError
 from ...storage import FileStream, PendingRead, ReadableFile, is_url, open_parent, raise_storage_error
 from ...storage.remote import hide_query
-from ..rows.row import CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
-from ..sources.source import CellReader, Source
+from ..rows.row import CellReader, CellRef, FaultRef, FileRef, PartRef, RangeRef, UrlRef, ValueRef
+from ..sources.source import Source
 from ..writing.shard_file import FileContents, Readable
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import time
 from collections import Counter
@@ -13,8 +12,8 @@ from dataclasses import replace
 
 import msgspec
 
-from ...errors import ConfigError, SampleError, StorageError
-from ...format.nv_meta import FOLDER, INFO_JSON
+from ...errors import ConfigError, SampleError
+from ...format.nv_meta import FOLDER
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.unfinished import (
@@ -23,14 +22,13 @@ from ...format.unfinished import (
     left_sentence,
     remember_command,
     remove_left_files,
-    remove_leftovers,
     remove_work_folder,
 )
 from ...format.worker_pool import stream_from_workers
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.shard_plan import order_rows, plan_shards
-from ..writing.outside import check_outside
+from ..writing.new_output import check_new_folder, check_outside
 from .listing import ListedRows, list_rows
 from .plan import (
     DoneShard,
@@ -42,8 +40,7 @@ from .plan import (
     WrittenRows,
     check_failures,
 )
-from .trial import contact_hosts
-from .write_shard import WriteShard
+from .write_shard import WriteShard, contact_hosts
 
 FAILURES_FILE = f"{FOLDER}/import_failures.jsonl"
 """The rows of an import that are not in the dataset, a line of JSON each."""
@@ -149,18 +146,7 @@ def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
     check_outside(output, sources)
     if storage.exists(IMPORT_FOLDER):
         return
-    if storage.exists(INFO_JSON):
-        remove_leftovers(storage, IMPORT_FOLDER)
-        raise ConfigError(
-            "this folder is a prepared dataset", at=output, hint="name a new folder; energon merge joins datasets"
-        )
-    if isinstance(storage, LocalStorage) and not os.path.isdir(storage.path("")):
-        if os.path.lexists(storage.path("")):
-            raise StorageError("expected a folder, found a file", path=output, hint="name another folder")
-        return
-    first = next(iter(storage.list("")), None)
-    if first is not None:
-        raise ConfigError(f"expected a new or empty folder, found {first.name}", at=output, hint="name another folder")
+    check_new_folder(storage, IMPORT_FOLDER, hint="name a new folder; energon merge joins datasets")
 
 
 class _Run:

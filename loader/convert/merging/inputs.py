@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
@@ -22,6 +22,7 @@ from ...format.index.dataset_index import DatasetIndex
 from ...format.index.layout import ShardEntry
 from ...format.nv_meta import DATASET_YAML, FOLDER
 from ...storage import read_document, split_url
+from ..writing.new_output import ShardSource
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CODE = re.compile(r"[A-Za-z0-9_.-]+\.py")
@@ -216,8 +217,6 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
 def _shown(found: SubsetRange | None) -> str:
     return "whole shards" if found is None else f"the samples {found} of each shard"
 
-
-ShardSource = Literal["reference", "link", "copy"]
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of shards, or of their bytes if they are copied, that are done, and of all."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ...storage import open_parent
 from .row import FaultRef, FileRef, PartRef
 
-_MAX_FOLDERS = 10_000  # of which it is remembered whether they are allowed
+_MAX_FOLDERS = 10_000  # whose permission is remembered
 _ANNOTATION_FOLDERS = frozenset({"annotations", "annotation", "anns", "ann", "labels", "captions", "questions"})
 """Names of folders that hold the annotations of the pictures next to them, as those of COCO."""
 

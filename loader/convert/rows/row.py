@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from ...errors import SampleError
 from ...format.tar.names import split_member_name
 
 NO_SPLIT = "-"
@@ -114,6 +115,21 @@ class FaultRef(msgspec.Struct, frozen=True, array_like=True, tag="fault"):
     size_bytes: int = 0
     hint: str = ""
     code: str = "F101"
+
+
+class CellReader:
+    """An open source in a worker; this one is of a source without cells."""
+
+    def read(self, cell: CellRef) -> bytes | UrlRef:
+        """Return the contents of a cell, or the URL of its file.
+
+        Raises:
+            SampleError: The value cannot be read or written as a part.
+        """
+        raise SampleError(f"this source has no cells, so no value {cell.column!r}")
+
+    def close(self) -> None:
+        """Close what is open."""
 
 
 PartRef = FileRef | UrlRef | RangeRef | ValueRef | CellRef | FaultRef

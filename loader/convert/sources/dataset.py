@@ -105,7 +105,7 @@ class DatasetSource(Source):
         return frozenset(kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.path))
 
     def _matching(self, names: Sequence[str]) -> frozenset[str]:
-        """Return the parts of one shard, of which no pattern need match."""
+        """Return the parts of one shard; none has to match a pattern."""
         return frozenset(name for name in names if is_kept(name, keep=self.keep_parts, drop=self.drop_parts))
 
 

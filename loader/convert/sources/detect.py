@@ -18,7 +18,7 @@ from ...format.documents.messages import did_you_mean
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
-from ..file_trees.groupings import GroupBy
+from ..file_trees.folder_layout import GroupBy
 from ..file_trees.survey import TreeOptions, UnclearDataError
 from ..rows.row import CellRef
 from ..tables.columns import Columns, FoundColumn

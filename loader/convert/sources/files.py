@@ -29,12 +29,12 @@ from ..file_trees.file_names import (
 from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
 from ..file_trees.table_files import TableFiles
 from ..file_trees.tree import UNREADABLE, FileTree, FolderTree, TarTree, ZipTree, open_zip
-from ..rows.row import CellRef, Row, key_of_path, unique_part
+from ..rows.row import CellReader, CellRef, Row, key_of_path, unique_part
 from ..tables.columns import Columns
 from ..tables.named_files import EXTENSIONS, split_of_name
 from .archives import TarSource, plain_tar, tar_files, webdataset_rows
 from .hugging_face import HuggingFaceSource
-from .source import CellReader, Listing, NoCells, SampleProposal, Source
+from .source import Listing, SampleProposal, Source
 from .table_source import ArrowTableSource, TextTableSource
 
 _LINE_BYTES = 1 << 16  # of the first line of a text, which may be a table
@@ -53,7 +53,7 @@ class FilesSource(Source):
     (its ``label_name``). Outer folders may be split parts: ``train/cats/1.jpg``.
 
     Attributes:
-        path: The folder or archive; of tars, also a folder of them, each of which is read for itself.
+        path: The folder or archive; also a folder of tars, which are read one by one.
         kind: ``"webdataset"`` is a tar whose members are grouped as webdataset does, unless they have another layout.
         options: What the user says about the layout.
         columns: The columns of tables that the user names.
@@ -118,7 +118,7 @@ class FilesSource(Source):
 
     def open_cells(self) -> CellReader:
         """Open a zip file; other contents are files and ranges."""
-        return ZipCells(self.path) if self.kind == "zip" else NoCells()
+        return ZipCells(self.path) if self.kind == "zip" else CellReader()
 
     def _surveyed(self, tree: FileTree, scratch: str) -> TreeSurvey:
         def names_files(table: str) -> bool:
@@ -348,7 +348,7 @@ def open_table(
     return files, TextTableSource(path=path, kind=text, columns=named)
 
 
-class ZipCells:
+class ZipCells(CellReader):
     """Reads the members of a zip file.
 
     Args:
@@ -361,11 +361,6 @@ class ZipCells:
         self._infos = self._file.infolist()
 
     def read(self, cell: CellRef) -> bytes:
-        """Return the contents of a member.
-
-        Raises:
-            SampleError: It cannot be unpacked.
-        """
         info = self._infos[cell.row]
         try:
             check_ratio(info.file_size, info.compress_size, path=self._path, name=info.filename)
@@ -378,5 +373,4 @@ class ZipCells:
             raise SampleError(f"cannot unpack {info.filename}: {error}", part=cell.column, source=self._path) from error
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()

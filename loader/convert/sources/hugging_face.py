@@ -10,14 +10,13 @@ from typing import Any, Literal
 
 from ...errors import ConfigError, FormatError
 from ...storage import is_url
-from ..rows.row import FaultRef, Row
-from ..tables.arrow_cells import ArrowCells
-from ..tables.arrow_files import Batch
-from ..tables.arrow_rows import list_table, survey_columns
+from ..rows.row import CellReader, FaultRef, Row
+from ..tables.arrow_files import ArrowTable, Batch
+from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import TableColumn
 from ..tables.named_files import EXTENSIONS, NamedFiles
 from ..tables.names import split_part
-from .source import CellReader, Listing
+from .source import Listing
 from .table_source import ArrowTableSource, TableSource
 
 _STATE = "state.json"
@@ -185,7 +184,7 @@ def _read_json(path: str) -> Any:
         return {}
 
 
-class SavedTable:
+class SavedTable(ArrowTable):
     """A ``datasets.Dataset``, read as Arrow: pictures and sounds are not decoded.
 
     Args:
@@ -222,19 +221,11 @@ class SavedTable:
             size_bytes = sum(chosen[row : row + 1].nbytes for row in range(0, rows * step, step))
             yield self.num_rows, -(-size_bytes // rows)
 
-    def lengths_column(self, column: str) -> str:
-        """Return the column: its lengths are separate in memory."""
-        return column
-
     def unit_stop(self, row: int) -> int:
-        """Return the end of this row: rows are read one by one if need be."""
-        return row + 1
+        return row + 1  # rows are read one by one if need be
 
     def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:
-        """Yield all rows if any of them is null: reading rows would copy the pictures."""
+        # All rows if any of them is null: reading rows would copy the pictures.
         chunks = self._dataset.data.column(column).chunks
         if any(chunk.null_count or (hasattr(chunk, "field") and chunk.field("bytes").null_count) for chunk in chunks):
             yield 0, self.num_rows
-
-    def close(self) -> None:
-        """Do nothing: the files are mapped into memory."""

@@ -28,13 +28,13 @@ from ..file_trees.file_names import join_names, sort_files
 from ..file_trees.tree import FileTree, FolderTree
 from ..rows.documents import Item, take_items, with_items
 from ..rows.file_access import FileAccess
-from ..rows.row import FaultRef, PartRef, Row, ValueRef, key_of_path
+from ..rows.row import CellReader, FaultRef, PartRef, Row, ValueRef, key_of_path
 from ..tables.columns import Columns
 from ..tables.named_files import NamedFiles, is_inline, join_root
 from ..tables.names import split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
-from .source import AnnotationSource, CellReader, Listing, NoCells, SampleProposal, Source
+from .source import AnnotationSource, Listing, SampleProposal, Source
 
 _DOCUMENTS = (".json", *LINE_ENDINGS)
 _NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")
@@ -86,7 +86,7 @@ class InterleavedFilesSource(Source):
 
     def open_cells(self) -> CellReader:
         """Open a zip file; other contents are files and ranges."""
-        return ZipCells(self.path) if self._form() == "zip" else NoCells()
+        return ZipCells(self.path) if self._form() == "zip" else CellReader()
 
     def _form(self) -> Literal["folder", "zip", "tar"]:
         if self.path.lower().endswith(".zip"):

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import msgspec
 
@@ -19,7 +19,7 @@ from ...storage import is_url
 from ..annotations.json_elements import Element, fault_row, read_elements
 from ..annotations.picture_files import find_picture_folder
 from ..rows.file_access import FileAccess
-from ..rows.row import CellRef, FileRef, PartRef, Row, UrlRef
+from ..rows.row import CellReader, CellRef, FileRef, PartRef, Row
 from ..tables.named_files import NamedFiles
 from ..tables.names import split_of_file, subset_of_file
 
@@ -105,21 +105,7 @@ class Listing:
     pictures: ListedPictures = field(default_factory=ListedPictures)
 
 
-class CellReader(Protocol):
-    """An open source in a worker."""
-
-    def read(self, cell: CellRef) -> bytes | UrlRef:
-        """Return the contents of a cell, or the URL of its file.
-
-        Raises:
-            SampleError: The value cannot be read or written as a part.
-        """
-
-    def close(self) -> None:
-        """Close what is open."""
-
-
-class NumberedReader(ABC):
+class NumberedReader(CellReader, ABC):
     """An open source whose samples have numbers and the same parts."""
 
     @abstractmethod
@@ -129,24 +115,6 @@ class NumberedReader(ABC):
     @abstractmethod
     def part_names(self) -> Sequence[str]:
         """Return the names of the parts of each sample, which are its columns."""
-
-    @abstractmethod
-    def read(self, cell: CellRef) -> bytes:
-        """Return the contents of a part; see :class:`CellReader`."""
-
-    def close(self) -> None:  # noqa: B027 - few readers keep something open
-        """Close what is open."""
-
-
-class NoCells:
-    """The reader of a source without cells: its rows reference files, ranges and values."""
-
-    def read(self, cell: CellRef) -> bytes:
-        """Raise a ``SampleError``."""
-        raise SampleError(f"this source has no cells, so no value {cell.column!r}")
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 class Source(ABC):
@@ -180,7 +148,7 @@ class Source(ABC):
 
     def open_cells(self) -> CellReader:
         """Open the source for :class:`CellRef`; called in each worker once."""
-        return NoCells()
+        return CellReader()
 
 
 class NumberedSource(Source):

@@ -18,9 +18,8 @@ from ..file_trees.file_names import join_names
 from ..file_trees.tree import FolderTree
 from ..rows.file_access import data_folder
 from ..rows.row import Row
-from ..tables.arrow_cells import ArrowCells
 from ..tables.arrow_files import open_table
-from ..tables.arrow_rows import list_table, survey_columns
+from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import Columns, FoundColumn, TableColumn, TableLayout
 from ..tables.detect import find_layout
 from ..tables.named_files import NamedFiles, TableFile, list_table_files
@@ -169,7 +168,7 @@ class TextTableSource(TableSource):
     def _read(
         self, layout: TableLayout | None = None, listing: Listing | None = None
     ) -> Iterator[tuple[list[str], Iterator[Record]]]:
-        """Open the file; yield the names of its columns, of which JSONL has none, and its records.
+        """Open the file; yield the names of its columns (none for JSONL) and its records.
 
         Args:
             layout: What becomes of the columns: those of numbers are converted for the object of JSON.
@@ -200,7 +199,7 @@ class TextTableSource(TableSource):
 
 
 def _step(records: Iterator[Record]) -> Iterator[Record]:
-    """Yield the next records, of which the values fit into memory together."""
+    """Yield the next records, as many as fit into memory together."""
     size_bytes = 0
     for record in islice(records, _ROWS_OF_STEP):
         yield record

@@ -36,7 +36,7 @@ class Groups:
     Attributes:
         numbers: Shape (n,): the number of each sample's group.
         names: Name of each group.
-        alone: Number of samples without a value, each of which is a group of its own.
+        alone: Number of samples without a value; each one is a group of its own.
     """
 
     numbers: IntArray
@@ -272,7 +272,7 @@ def find_leaks(
     compute: Compute | None = None,
     on_progress: ProgressCallback | None = None,
 ) -> LeakReport:
-    """Find the groups of which several parts of the present split have samples; excluded samples do not count.
+    """Find the groups whose samples are in several parts of the present split; excluded samples do not count.
 
     Args:
         path: Folder of the dataset.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ...errors import FormatError
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
@@ -24,17 +25,18 @@ Batch = tuple[int, Any]
 """The number of the first row, and an Arrow record batch."""
 
 
-class ArrowTable(Protocol):
-    """A table that is read in batches."""
+class ArrowTable(ClosesOnExit, ABC):
+    """A table that is read in batches.
 
-    @property
-    def schema(self) -> Any:
-        """Its Arrow schema."""
+    Attributes:
+        schema: Its Arrow schema.
+        num_rows: Number of rows.
+    """
 
-    @property
-    def num_rows(self) -> int:
-        """Number of rows."""
+    schema: Any
+    num_rows: int
 
+    @abstractmethod
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
         """Yield the rows of some columns from a batch that has the row ``start`` or precedes it.
 
@@ -42,20 +44,21 @@ class ArrowTable(Protocol):
             FormatError: The file is damaged.
         """
 
+    @abstractmethod
     def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
         """Yield, for consecutive ranges of rows, the number of rows and the mean bytes of a row in these columns."""
 
-    def lengths_column(self, column: str) -> str:
-        """Return the least of a column of lists that must be read to know their lengths."""
-
+    @abstractmethod
     def unit_stop(self, row: int) -> int:
         """Return the end of the rows that can only be read together with a row."""
 
-    def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:
-        """Yield the half-open ranges of rows that may have nulls in a column of bytes, as far as that is known."""
+    def lengths_column(self, column: str) -> str:
+        """Return the least of a column of lists that must be read to know their lengths."""
+        return column
 
-    def close(self) -> None:
-        """Close the file."""
+    def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:  # noqa: ARG002 - some tables know it
+        """Yield the half-open ranges of rows that may have nulls in a column of bytes, as far as that is known."""
+        yield 0, self.num_rows
 
 
 def open_table(path: str, kind: str) -> ArrowTable:
@@ -79,7 +82,7 @@ def _readable(path: str, what: str) -> Iterator[None]:
         raise FormatError(f"{what} cannot be read: {lines[0]}", shard=path, hint=_COPY_AGAIN) from error
 
 
-class ParquetTable(ClosesOnExit):
+class ParquetTable(ArrowTable):
     """A Parquet file.
 
     Args:
@@ -103,7 +106,7 @@ class ParquetTable(ClosesOnExit):
             with _readable(path, "this Parquet file"):
                 # A buffer: else each column of a row group is read into memory as a whole.
                 self._parquet = parquet.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-                self.schema: Any = self._parquet.schema_arrow
+                self.schema = self._parquet.schema_arrow
                 self._metadata: Any = self._parquet.metadata
                 groups = range(self._metadata.num_row_groups)
                 self._rows: list[int] = [self._metadata.row_group(group).num_rows for group in groups]
@@ -183,7 +186,7 @@ class ParquetTable(ClosesOnExit):
         self._file.close()
 
 
-class ArrowFile(ClosesOnExit):
+class ArrowFile(ArrowTable):
     """An Arrow file, in the IPC format (Feather, version 2) or in that of streams.
 
     Args:
@@ -208,7 +211,7 @@ class ArrowFile(ClosesOnExit):
                 local = isinstance(storage, LocalStorage) and self._file.size_bytes > 0
                 self._source = pyarrow.memory_map(storage.path(name)) if local else FileStream(self._file)
                 self._is_stream = self._source.read(6) != b"ARROW1"
-                self.schema: Any = self._open().schema
+                self.schema = self._open().schema
                 self._batches = [*_batch_headers(self._file, path, is_stream=self._is_stream)]
         except BaseException:
             self._file.close()
@@ -251,14 +254,8 @@ class ArrowFile(ClosesOnExit):
                 if header.rows:
                     yield header.rows, -(-size_bytes // header.rows)
 
-    def lengths_column(self, column: str) -> str:
-        return column
-
     def unit_stop(self, row: int) -> int:
         return self.num_rows if self._is_stream else next(stop for stop in accumulate(self._rows) if stop > row)
-
-    def null_ranges(self, column: str) -> Iterator[tuple[int, int]]:  # noqa: ARG002 - batches know it
-        yield 0, self.num_rows
 
     def close(self) -> None:
         self._source.close()

@@ -79,7 +79,7 @@ class PartColumns:
         columns: One column, or several that become an object of JSON.
         is_object: The columns are the members of an object of JSON.
         named_by_contents: Each sample has the extension of its own contents.
-        is_list: The value is a list, each element of which becomes a part: ``images.0.jpg``, ``images.1.jpg``.
+        is_list: The value is a list, and each element becomes a part: ``images.0.jpg``, ``images.1.jpg``.
     """
 
     name: str
@@ -145,7 +145,7 @@ class TableColumn:
         files: The files that its values may name.
         type: Type of its values, if the table says it.
         class_names: Names of classes, if its values are their numbers.
-        is_text: All values are texts, of which some are numbers.
+        is_text: All values are texts, and some texts are numbers.
 
     Attributes:
         examples: The first values that are not empty.

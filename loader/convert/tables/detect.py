@@ -225,7 +225,7 @@ class _Finder:
     # ------------------------------------------------------------------------------------------------- report
 
     def missed_files(self, parts: Sequence[PartColumns]) -> list[str]:
-        """Return a sentence for each column some values of which name or hold files, but which is written as text."""
+        """Return a sentence for each column that is written as text although some values name or hold files."""
         media = {name for part in parts if part.role in _MEDIA_ROLES for name in part.columns}
         if any(self._table[name].type in _BYTES_TYPES for name in media):
             return []  # paths describe the bytes

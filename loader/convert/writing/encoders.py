@@ -130,7 +130,7 @@ _ENCODERS: dict[str, Callable[[Any], bytes]] = {
     **dict.fromkeys(("txt", "text", "transcript", "html", "htm"), _text),
     "cbor": _cbor,
 }
-"""Encoders in place of those of webdataset, which take wrong types, or need an unmaintained package."""
+"""Encoders that replace webdataset's, which accept wrong types or need an unmaintained package."""
 
 
 def _picture(extension: str, value: Any) -> bytes:

@@ -9,7 +9,7 @@ import sys
 import tarfile
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -26,14 +26,8 @@ _MAX_SHORT_NAME = 100  # bytes; a longer name takes a header of its own
 _END_BYTES = 2 * BLOCK
 
 
-class Readable(Protocol):
-    """A file that is read from its position on."""
-
-    def read(self, size: int = -1, /) -> bytes: ...
-
-    def seek(self, offset: int, whence: int = 0, /) -> int: ...
-
-    def close(self) -> None: ...
+Readable = io.RawIOBase | BinaryIO
+"""A file that is read from its position on."""
 
 
 class FileContents:

@@ -10,12 +10,12 @@ from typing import Any, Literal, Self
 
 from ...errors import ConfigError, SampleError
 from ...format.index.shard_index import index_shard
-from ...format.nv_meta import INFO_JSON
 from ...format.prepare.plan import PrepareReport
 from ...format.tar.names import decode_name
-from ...format.unfinished import WRITING_FOLDER, remove_leftovers
-from ...storage import LocalStorage, Storage, open_storage
+from ...format.unfinished import WRITING_FOLDER
+from ...storage import Storage, open_storage
 from .encoders import encode_part
+from .new_output import check_new_folder
 from .sample_parts import SampleParts, SeenKeys, checked_key, description, split_by_hash, type_of_sample
 from .shard_file import FileContents, PartContents, sample_bytes
 from .written_shards import OpenShard, PartRecord, WrittenShards, commit_shards, part_name, written_parts
@@ -158,16 +158,7 @@ class ShardWriter:
                     hint="pass resume=True to continue it, or remove the folder",
                 )
             return
-        if storage.exists(INFO_JSON):
-            remove_leftovers(storage, WRITING_FOLDER)
-            raise ConfigError("this folder is a prepared dataset", at=storage.path(""), hint="name a new folder")
-        if self._rank is not None or (isinstance(storage, LocalStorage) and not os.path.isdir(storage.path(""))):
-            return
-        first = next(iter(storage.list("")), None)
-        if first is not None:
-            raise ConfigError(
-                f"expected a new or empty folder, found {first.name}", at=storage.path(""), hint="name another folder"
-            )
+        check_new_folder(storage, WRITING_FOLDER, hint="name a new folder", may_have_files=self._rank is not None)
 
     def _keep_finished(self) -> None:
         self._records.reopen()

@@ -29,7 +29,7 @@ class PartRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A writer.
 
     Attributes:
-        description: The ``dataset.yaml`` of its samples; None for none.
+        description: The ``dataset.yaml`` of its samples; None writes no file.
         samples: Number of samples that it has written; known at its end.
         resumed: Number of samples that earlier runs have written.
     """

@@ -14,13 +14,13 @@ from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...errors import EnergonError
 from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import PartLocation
-from ...format.index.layout import PartStats, ShardEntry
+from ...format.index.layout import Layout, PartStats, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.worker_pool import run_in_workers
 from ...storage import FileInfo, ReadableFile, Storage
 from ..tar import TarDataset
 from .tar_folder import TarFolder
-from .tar_index import TarIndex, tar_layout
+from .tar_index import TarIndex
 
 _MAX_SIZES = 4096  # of each part in a shard, for medians
 
@@ -113,7 +113,7 @@ def scan_first_samples(tars: TarFolder, samples: int) -> UnpreparedDataset:
         is_complete = is_complete and index.is_complete
     if damaged and not found:
         raise damaged[0]
-    tar_index = TarIndex(tars.storage, tar_layout(entries), path=tars.path, loaded=loaded)
+    tar_index = TarIndex(tars.storage, Layout.of_shards(entries), path=tars.path, loaded=loaded)
     return UnpreparedDataset(tars, tar_index, complete=is_complete, damaged=tuple(damaged))
 
 
@@ -176,21 +176,8 @@ def summarize_shard(shard: FileInfo, index: ShardIndex) -> ShardSummary:
 
 
 def _entry(shard: FileInfo, index: ShardIndex) -> ShardEntry:
-    return ShardEntry(
-        name=shard.name,
-        size_bytes=shard.size_bytes,
-        mtime_ns=shard.mtime_ns,
-        etag=shard.etag,
-        store=shard.store or "",
-        samples=len(index) - (not index.is_complete),  # the last sample of a scan that ended early may lack parts
-        first_sample=0,
-        end_offset=index.end_offset,
-        plain=index.plain,
-        scattered=index.scattered,
-        misread=index.misread,
-        warnings=index.warnings,
-        left_out=index.left_out,
-    )
+    samples = len(index) - (not index.is_complete)  # the last sample of a scan that ended early may lack parts
+    return ShardEntry.of_file(shard, samples=samples, first_sample=0, **index.facts)
 
 
 def join_summaries(tars: TarFolder, summaries: Sequence[ShardSummary]) -> TarIndex:
@@ -206,11 +193,8 @@ def join_summaries(tars: TarFolder, summaries: Sequence[ShardSummary]) -> TarInd
     key_hash, key_sample = np.concatenate(hashes), np.concatenate(samples)
     order = np.lexsort((key_sample, key_hash))
     key_hash, key_sample = key_hash[order], key_sample[order]
-    layout = tar_layout(
-        entries,
-        part_stats=list(_part_stats(summaries)),
-        duplicate_keys=int((key_hash[1:] == key_hash[:-1]).sum()),
-    )
+    duplicate_keys = int((key_hash[1:] == key_hash[:-1]).sum())
+    layout = Layout.of_shards(entries, _part_stats(summaries), duplicate_keys=duplicate_keys)
     return TarIndex(
         tars.storage,
         layout,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -12,28 +12,12 @@ import numpy.typing as npt
 from ...accounting.part_sets import PartSets
 from ...format.index.dataset_index import PartLocation
 from ...format.index.keys import hash_key
-from ...format.index.layout import LAYOUT_VERSION, Layout, PartStats, SampleIndex, ShardEntry
+from ...format.index.layout import Layout, SampleIndex, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.tar.names import decode_name, encode_name
 from ...storage import Storage
 
 _MAX_LOADED = 16  # shards whose parts are kept in memory
-
-
-def tar_layout(
-    shards: Sequence[ShardEntry], *, part_stats: Sequence[PartStats] = (), duplicate_keys: int = 0
-) -> Layout:
-    """Return the layout of shards that no prepare has indexed."""
-    return Layout(
-        version=LAYOUT_VERSION,
-        samples=sum(shard.samples for shard in shards),
-        parts=sum(stats.parts for stats in part_stats),
-        shards=tuple(shards),
-        part_stats=tuple(part_stats),
-        duplicate_keys=duplicate_keys,
-        prepared_by="",
-        prepared_at="",
-    )
 
 
 class TarIndex(SampleIndex):

@@ -2,11 +2,8 @@
 
 ====================  =====================================================
 ``launched_rank.py``  the rank that srun, torchrun or MPI gave this process
-``share.py``          which part of how many a process scans: ``3/64``
-``part_plan.py``      the shards of each part, written once for all parts
-``complete.py``       the parts that are not complete
-``executor.py``       tasks in an executor, in the order of their results
-``dask_engine.py``    the executor of a Dask cluster
+``share.py``          which part of how many a process scans: ``3/64``, and the shards of each part
+``executor.py``       tasks in an executor, such as a Dask cluster, in the order of their results
 ====================  =====================================================
 """
 

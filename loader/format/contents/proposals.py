@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from ...accounting.kinds import Kind, PartKind, kind_of_name, kind_of_part, part_extension
 from ...accounting.part_sets import PartSet
@@ -76,41 +77,56 @@ class Proposal:
     fits: int | None = None
 
 
-def propose(
-    part_names: Iterable[str],
-    json_example: Mapping[str, object] | None = None,
-    *,
-    kinds: Mapping[str, Kind] | None = None,
-    sets: Sequence[PartSet] = (),
-    has_all: Callable[[Sequence[str]], bool] = bool,
-) -> Proposal:
+@dataclass(frozen=True, slots=True)
+class SeenParts:
+    """The names, examples, kinds and sets of the parts of samples.
+
+    Attributes:
+        names: Names of the parts, the most frequent first.
+        example: The ``json`` parts of samples, decoded and merged; None if samples have none.
+        kinds: Part name → what the first bytes of such parts say; other parts are known by their names. A picture under
+            a name that loaders do not decode as one fills no field, so the crude type, which keeps it, comes first.
+        sets: The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of
+            the samples have, and no type that fewer samples fit. Parts of one kind that no sample has together are
+            alternatives.
+        has_all: Returns True if some json part has all values of such expressions.
+    """
+
+    names: Sequence[str]
+    example: Mapping[str, object] | None = None
+    kinds: Mapping[str, Kind] | None = None
+    sets: Sequence[PartSet] = ()
+    has_all: Callable[[Sequence[str]], bool] = bool
+
+    def kind(self, name: str) -> PartKind:
+        """Return the kind of a part."""
+        return kind_of_part(name, (self.kinds or {}).get(name))
+
+    def is_decoded(self, name: str) -> bool:
+        """Return False for a picture that loaders keep as bytes, and for media under the name of another kind."""
+        kind, named = self.kind(name), kind_of_name(name)
+        return kind == named or (named == "bytes" and kind != "image")  # sound and video may stay bytes
+
+
+def propose(seen: SeenParts) -> Proposal:
     """Rank the sample types that can be built from such parts, and explain the first one.
 
     First come the types with required fields that a field map, or generated code, can fill without dropping text or
     media, the likeliest first; then the crude type, which keeps all parts; then types that drop some, or need code.
 
-    Args:
-        part_names: Names of the parts of samples, the most frequent first.
-        json_example: The ``json`` parts of samples, decoded and merged; None if samples have none.
-        kinds: Part name → what the first bytes of such parts say; parts that are not in it are known by their names.
-            A picture under a name that loaders do not decode as one fills no field, so the crude type, which keeps it,
-            comes first.
-        sets: The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of
-            the samples have, and no type that fewer samples fit.
-        has_all: Returns True if some json part has all values of such expressions.
-
-    >>> [spec.short_name for spec in propose(["jpg", "txt"]).sample_types][:2]
+    >>> [spec.short_name for spec in propose(SeenParts(["jpg", "txt"])).sample_types][:2]
     ['Captioning', 'Crude']
-    >>> propose(["jpg", "json"], {"question": "why?", "answer": "so"}).sample_types[0].short_name
+    >>> propose(SeenParts(["jpg", "json"], {"question": "why?", "answer": "so"})).sample_types[0].short_name
     'VQA'
     """
-    parts, by_bytes = list(part_names), kinds or {}
+    parts, sets = seen.names, seen.sets
+    # Find the types that a field map fills, and how many samples fit each of them.
     samples = sum(each.samples for each in sets)
     common = [each for each in sets[:_MAX_SETS] if each.samples > _RARE * samples] or list(sets[:1])
-    likely = [SAMPLE_TYPES[f"{name}Sample"] for name in _likely_types(parts, by_bytes)]
-    proposals = {spec.name: propose_field_map(spec, parts, json_example, kinds=kinds, sets=sets) for spec in likely}
+    likely = [SAMPLE_TYPES[f"{name}Sample"] for name in _likely_types(seen)]
+    proposals = {spec.name: propose_field_map(spec, seen) for spec in likely}
     filled = [spec for spec in likely if all(name in proposals[spec.name] for name in spec.required)]
-    fits = {spec.name: count_fits(spec, proposals[spec.name], sets, has_all) if sets else None for spec in filled}
+    fits = {spec.name: count_fits(spec, proposals[spec.name], sets, seen.has_all) if sets else None for spec in filled}
     filled = [spec for spec in filled if fits[spec.name] != 0]
     # An optional field may select the special type: a question with choices, an image with a label.
     for general, special, field in (("VQA", "MultiChoiceVQA", "choices"), ("Image", "ImageClassification", "label")):
@@ -121,28 +137,27 @@ def propose(
 
     def lost(spec: SampleTypeSpec) -> list[str]:
         of_sets = [each.parts for each in common] or [tuple(parts)]
-        field_map = proposals[spec.name]
-        found = (
-            dropped_parts(spec, field_map, names, json_example, together=bool(sets), kinds=kinds) for names in of_sets
-        )
-        return list(dict.fromkeys(name for names in found for name in names))
+        dropped = (dropped_parts(spec, proposals[spec.name], seen, names, together=bool(sets)) for names in of_sets)
+        return list(dict.fromkeys(chain.from_iterable(dropped)))
 
+    # Keep all parts, or explain what would be dropped.
     dropped = {spec.name: lost(spec) for spec in filled}
     complete = [spec for spec in filled if not dropped[spec.name] and (fits[spec.name] or samples) >= _RARE * samples]
-    disguised = [name for name in parts if not _is_decoded(name, by_bytes)]
+    disguised = [name for name in parts if not seen.is_decoded(name)]
     in_common = {name for each in common for name in each.parts}
     usual = [name for name in parts if name in in_common or not sets]
-    layout = None if complete or disguised else find_layout(usual, json_example)
+    layout = None if complete or disguised else find_layout(usual, seen.example)
     if layout is not None:
         complete = [SAMPLE_TYPES[layout.type_name]]
     if disguised:
         complete = []
     others = [spec for spec in (*filled, *likely) if spec not in complete]
     unread = _unread(proposals[complete[0].name], parts) if complete and layout is None else []
+    reason = _disguise(disguised[0], seen) if disguised else _reason(complete, filled, dropped, layout, unread)
     return Proposal(
         sample_types=list(dict.fromkeys([*complete, CRUDE, *others])),
         layout=layout,
-        reason=_disguise(disguised[0], by_bytes) if disguised else _reason(complete, filled, dropped, layout, unread),
+        reason=reason,
         fits=fits.get(complete[0].name) if complete else None,
     )
 
@@ -173,14 +188,8 @@ def count_fits(
     return sum(each.samples for each in sets if all(not of_field.isdisjoint(each.parts) for of_field in names))
 
 
-def _is_decoded(part_name: str, kinds: Mapping[str, Kind]) -> bool:
-    """Return False for a picture that loaders keep as bytes, and for media under the name of another kind."""
-    kind, named = kind_of_part(part_name, kinds.get(part_name)), kind_of_name(part_name)
-    return kind == named or (named == "bytes" and kind != "image")  # sound and video may stay bytes
-
-
-def _disguise(part_name: str, kinds: Mapping[str, Kind]) -> str:
-    contents = kinds[part_name]
+def _disguise(part_name: str, seen: SeenParts) -> str:
+    contents = (seen.kinds or {})[part_name]
     does = "keep as bytes" if kind_of_name(part_name) == "bytes" else f"decode as {kind_of_name(part_name)}"
     return (
         f"part {part_name!r} is {contents.description}, which loaders {does} under this name: name it"
@@ -228,28 +237,27 @@ def _unread(field_map: Mapping[str, str], part_names: Sequence[str]) -> list[str
 def dropped_parts(
     spec: SampleTypeSpec,
     field_map: Mapping[str, str],
-    part_names: Iterable[str],
-    json_example: Mapping[str, object] | None = None,
+    seen: SeenParts,
+    part_names: Sequence[str] | None = None,
     *,
     together: bool = False,
-    kinds: Mapping[str, Kind] | None = None,
 ) -> list[str]:
     """Return the parts with text, media or labels that samples of a type would not have.
 
     Args:
         spec: The sample type.
         field_map: Its field-map expressions.
-        part_names: Names of the parts of samples.
-        json_example: The decoded ``json`` part of a sample; None if samples have none.
+        seen: The parts of samples.
+        part_names: Only these parts; None for all.
         together: These are the parts of one sample: of alternatives such as ``jpg,png``, it loses all but one.
-        kinds: As in :func:`propose`.
 
-    >>> dropped_parts(SAMPLE_TYPES["ImageSample"], {"image": "jpg"}, ["jpg", "txt"])
+    >>> dropped_parts(SAMPLE_TYPES["ImageSample"], {"image": "jpg"}, SeenParts(["jpg", "txt"]))
     ['txt']
     """
     if spec.crude:
         return []
-    part_names = list(part_names)
+    json_example = seen.example
+    part_names = seen.names if part_names is None else part_names
     accesses = [parse_field_expression(expression) for expression in field_map.values()]
     used = {access.part for alternatives in accesses for access in alternatives}
     for alternatives in accesses:
@@ -259,7 +267,7 @@ def dropped_parts(
     holds_label = any(spec.field(name).kind == "label" for name in field_map)
 
     def is_dropped(name: str) -> bool:
-        kind = kind_of_part(name, (kinds or {}).get(name))
+        kind = seen.kind(name)
         if kind == "tree":  # next to a text or label, it is taken for metadata
             if json_example is not None and is_conversation(json_example):
                 return True
@@ -278,8 +286,8 @@ def _has_text(value: object) -> bool:
     return isinstance(value, str) and len(value.split()) > 1
 
 
-def _likely_types(part_names: Iterable[str], by_bytes: Mapping[str, Kind]) -> list[str]:
-    kinds = {kind_of_part(name, by_bytes.get(name)) for name in part_names}
+def _likely_types(seen: SeenParts) -> list[str]:
+    kinds = set(map(seen.kind, seen.names))
     names: list[str] = []
     if "tree" in kinds:
         names.append("Conversation")
@@ -303,62 +311,41 @@ def _likely_types(part_names: Iterable[str], by_bytes: Mapping[str, Kind]) -> li
     return list(dict.fromkeys(names))
 
 
-def propose_field_map(
-    spec: SampleTypeSpec,
-    part_names: Iterable[str],
-    json_example: Mapping[str, object] | None = None,
-    *,
-    kinds: Mapping[str, Kind] | None = None,
-    sets: Sequence[PartSet] = (),
-) -> dict[str, str]:
+def propose_field_map(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str]:
     """Propose field-map expressions for the fields of a sample type.
 
     Args:
         spec: The sample type.
-        part_names: Names of the parts of samples.
-        json_example: The decoded ``json`` part of a sample; its keys are proposed too. None if samples have none.
-        kinds: As in :func:`propose`.
-        sets: As in :func:`propose`. Parts of one kind that no sample has together are alternatives.
+        seen: The parts of samples; keys of their JSON are proposed, too.
 
     Returns:
         Field → expression, in the type's order. Fields that no part or key fits are missing, required ones too.
 
-    >>> propose_field_map(SAMPLE_TYPES["VQASample"], ["jpg", "json"], {"question": "why?", "answers": ["so"]})
-    {'image': 'jpg', 'context': 'json[question]', 'answers': 'json[answers]'}
+    >>> propose_field_map(SAMPLE_TYPES["VQASample"], SeenParts(["jpg", "json"], {"query": "why?", "answers": ["so"]}))
+    {'image': 'jpg', 'context': 'json[query]', 'answers': 'json[answers]'}
     """
-    by_bytes = kinds or {}
-    parts = {name: kind_of_part(name, by_bytes.get(name)) for name in part_names if is_part_name(name)}
-    parts = {name: kind for name, kind in parts.items() if _is_decoded(name, by_bytes)}
+    decoded = (name for name in seen.names if is_part_name(name) and seen.is_decoded(name))
+    parts = {name: seen.kind(name) for name in decoded}
     json_part = next((name for kind in ("json", "jsn") for name in parts if name.lower() == kind), None)
     proposal: dict[str, str] = {}
     used: set[str] = set()
     for field in spec.fields:
-        expression = _propose(field, parts, json_part, json_example or {}, used, sets=sets)
+        expression = _propose(field, parts, json_part, seen.example or {}, used, sets=seen.sets)
         if expression is not None:
             proposal[field.name] = expression
             used.add(expression)
     return proposal
 
 
-def only_field_map(
-    spec: SampleTypeSpec,
-    part_names: Iterable[str],
-    json_example: Mapping[str, object] | None = None,
-    *,
-    kinds: Mapping[str, Kind] | None = None,
-    sets: Sequence[PartSet] = (),
-) -> dict[str, str] | None:
+def only_field_map(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str] | None:
     """Return the field-map expressions of a sample type if no others are possible; None if there is a choice.
 
-    The arguments are those of :func:`propose_field_map`.
-
-    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], ["jpg", "txt"])
+    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], SeenParts(["jpg", "txt"]))
     {'image': 'jpg', 'caption': 'txt'}
-    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], ["jpg", "txt", "json"], {"caption": "a cat"})
+    >>> only_field_map(SAMPLE_TYPES["CaptioningSample"], SeenParts(["jpg", "txt", "json"], {"caption": "a cat"}))
     """
-    names = list(part_names)
-    field_map = propose_field_map(spec, names, json_example, kinds=kinds, sets=sets)
-    by_name = {name: kind_of_part(name, (kinds or {}).get(name)) for name in names}
+    field_map = propose_field_map(spec, seen)
+    by_name = {name: seen.kind(name) for name in seen.names}
     claimed: set[str] = set()
     for field in spec.fields:
         fitting = {name for name, kind in by_name.items() if kind in _PART_KINDS_OF_FIELD_KIND[field.kind]}

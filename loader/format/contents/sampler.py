@@ -17,7 +17,7 @@ from ...storage import FileInfo, ReadableFile, Storage
 from ..index.shard_index import ShardIndex
 from .findings import Contents
 
-_MAX_SHARDS = 2000  # of which samples are inspected, besides those of rare part sets
+_MAX_SHARDS = 2000  # whose samples are inspected, besides the shards of rare part sets
 _MIN_SAMPLES = 256  # in all shards, if there are few shards
 _MAX_RARE = 1000  # samples of further part sets, for each process
 _MAX_RARE_OF_SHARD = 32
@@ -62,7 +62,7 @@ class ContentSampler:
             shards: All shards.
             is_far: Each read is a request.
             workers: Number of processes with a sampler.
-            also: Shards of which samples with rare part sets are inspected.
+            also: Shards whose samples with rare part sets are inspected.
             max_json_bytes: As in the class.
         """
         most = _MAX_REQUESTS if is_far else _MAX_SHARDS

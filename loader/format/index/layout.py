@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -70,6 +70,20 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: tuple[AccountEntry, ...] = ()  # members that belong to no sample, by reason
     store: str = ""  # the store of that version; empty in indexes of older versions
 
+    @classmethod
+    def of_file(cls, file: FileInfo, *, samples: int, first_sample: int, **facts: Any) -> ShardEntry:
+        """Return the entry of a file as it is now; all of its bytes are samples unless ``facts`` say otherwise."""
+        return cls(
+            name=file.name,
+            size_bytes=file.size_bytes,
+            mtime_ns=file.mtime_ns,
+            etag=file.etag,
+            store=file.store or "",
+            samples=samples,
+            first_sample=first_sample,
+            **{"end_offset": file.size_bytes, "plain": True, **facts},
+        )
+
     @property
     def info(self) -> FileInfo:
         """The file as it was when indexed."""
@@ -111,6 +125,29 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     duplicate_keys: _Count  # number of samples with the key of an earlier sample
     prepared_by: str
     prepared_at: str
+
+    @classmethod
+    def of_shards(
+        cls,
+        shards: Sequence[ShardEntry],
+        part_stats: Iterable[PartStats] = (),
+        *,
+        duplicate_keys: int = 0,
+        prepared_by: str = "",
+        prepared_at: str = "",
+    ) -> Layout:
+        """Return the layout of some shards."""
+        stats = tuple(part_stats)
+        return cls(
+            version=LAYOUT_VERSION,
+            samples=sum(shard.samples for shard in shards),
+            parts=sum(each.parts for each in stats),
+            shards=tuple(shards),
+            part_stats=stats,
+            duplicate_keys=duplicate_keys,
+            prepared_by=prepared_by,
+            prepared_at=prepared_at,
+        )
 
     @property
     def part_names(self) -> tuple[str, ...]:
@@ -192,7 +229,7 @@ class SampleIndex(ABC):
         """Return the fields that some samples cannot fill.
 
         Args:
-            fields: Field → part names, of which one is enough.
+            fields: Field → part names; one of them is enough.
         """
         return self.part_sets().coverage(fields)
 

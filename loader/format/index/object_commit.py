@@ -95,7 +95,7 @@ class ObjectCommit:
         self._versions: dict[str, str | None] = {INFO_JSON: self._current_version(INFO_JSON)}
 
     def _current_version(self, name: str) -> str | None:
-        """Return the version of a file; None if there is none."""
+        """Return the version of a file; None for a missing file."""
         try:
             return self._storage.stat(name).etag
         except StorageError as error:

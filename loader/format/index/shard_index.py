@@ -53,6 +53,12 @@ class ShardIndex:
     def __len__(self) -> int:
         return len(self.part_ends)
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts of the shard that the entry of an index has, too."""
+        names = ("end_offset", "plain", "scattered", "misread", "warnings", "left_out")
+        return {name: getattr(self, name) for name in names}
+
     def first_part_offsets(self) -> npt.NDArray[np.int64]:
         """Return the content offset of each sample's first part, shape (n,)."""
         return self.part_offset[np.concatenate(([0], self.part_ends[:-1])).astype(np.int64)[: len(self)]]

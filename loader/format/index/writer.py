@@ -25,7 +25,6 @@ from .current import KeptRows, ShardRows
 from .keys import KeyRuns, RunWriter, equal_neighbours, merge_runs
 from .layout import (
     COLUMNS,
-    LAYOUT_VERSION,
     PART_SETS_FILE,
     Layout,
     PartStats,
@@ -115,21 +114,7 @@ class IndexWriter:
         if len(blocks) and int(blocks.max()) >= 1 << 32:
             raise FormatError("the shard is larger than 2 TiB", shard=shard.name, hint="split it into smaller ones")
         self._runs.add(index.key_hash, (index.key_order + self._samples).astype(np.uint64))
-        entry = ShardEntry(
-            name=shard.name,
-            size_bytes=shard.size_bytes,
-            mtime_ns=shard.mtime_ns,
-            etag=shard.etag,
-            store=shard.store or "",
-            samples=len(index),
-            first_sample=self._samples,
-            end_offset=index.end_offset,
-            plain=index.plain,
-            scattered=index.scattered,
-            misread=index.misread,
-            warnings=index.warnings,
-            left_out=index.left_out,
-        )
+        entry = ShardEntry.of_file(shard, samples=len(index), first_sample=self._samples, **index.facts)
         rows = ShardRows(
             part_ends=index.part_ends,
             key_ends=index.key_ends,
@@ -174,12 +159,9 @@ class IndexWriter:
     def finish(self, *, prepared_by: str) -> tuple[Layout, DuplicateKeys]:
         """Write the key table and the layout, after the context has closed the other columns."""
         duplicates = self._write_key_table()
-        layout = Layout(
-            version=LAYOUT_VERSION,
-            samples=self._samples,
-            parts=self._parts,
-            shards=tuple(self._shards),
-            part_stats=tuple(self._part_stats()),
+        layout = Layout.of_shards(
+            self._shards,
+            self._part_stats(),
             duplicate_keys=duplicates.samples,
             prepared_by=prepared_by,
             prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -2,10 +2,6 @@
 
 from .dataset_yaml import DatasetYaml as DatasetYaml
 from .decompress import DecompressReport as DecompressReport, decompress_shards as decompress_shards
-from .destination import (
-    check_destination as check_destination,
-    unwritable_folder as unwritable_folder,
-)
 from .media_folder import prepare_media_folder as prepare_media_folder
 from .part import (
     PartReport as PartReport,
@@ -34,4 +30,8 @@ from .split_plan import (
     parse_ratio as parse_ratio,
     parse_split_part as parse_split_part,
     split_by_patterns as split_by_patterns,
+)
+from .workspace import (
+    check_destination as check_destination,
+    unwritable_folder as unwritable_folder,
 )

@@ -13,7 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from threading import Event, Lock
-from typing import Any, Protocol
+from typing import Any
 
 from ...errors import EnergonError, FormatError, StorageError
 from ...storage import ReadableFile, Storage, process_of_partial
@@ -77,7 +77,7 @@ def decompress_shards(
     names = find_compressed(storage, exclude=exclude)
     _check_names(storage, names)
     for name in names:
-        _checked_stream(name)
+        checked_stream(name)
     if dry_run or not names:
         return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
     with storage.lock(LOCK):
@@ -191,7 +191,7 @@ class _Decompression:
         Raises:
             FormatError: The data are truncated or damaged.
         """
-        with closing(_decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
+        with closing(decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
             while True:
                 try:
                     chunk = next(chunks)
@@ -219,23 +219,15 @@ class _Decompression:
 # ------------------------------------------------------------------------------------------------- the decompressors
 
 
-class _Stream(Protocol):
-    """Decompresses one stream; a file has several if a parallel compressor wrote it."""
-
-    @property
-    def eof(self) -> bool: ...
-
-    @property
-    def unused_data(self) -> bytes | None: ...
-
-    def decompress(self, data: bytes, /) -> bytes: ...
+_NewStream = Callable[[], Any]
+"""Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it."""
 
 
-def _decompressed(
-    file: ReadableFile, new_stream: Callable[[], _Stream], advance: Callable[[int], None]
+def decompressed(
+    file: ReadableFile, new_stream: _NewStream, advance: Callable[[int], None]
 ) -> Generator[bytes, None, None]:
     """Yield the decompressed data of a file, of all its streams."""
-    stream: _Stream | None = None
+    stream = None
     offset = 0
     while data := file.read_at(offset, _CHUNK_BYTES):
         advance(len(data))
@@ -267,7 +259,7 @@ def _lz4_stream() -> Any:
     return lz4.frame.LZ4FrameDecompressor()
 
 
-_NEW_STREAM: Mapping[str, Callable[[], _Stream]] = {
+_NEW_STREAM: Mapping[str, _NewStream] = {
     "gz": partial(zlib.decompressobj, wbits=31),  # with gzip's header and checksum
     "bz2": bz2.BZ2Decompressor,
     "xz": lzma.LZMADecompressor,
@@ -276,7 +268,7 @@ _NEW_STREAM: Mapping[str, Callable[[], _Stream]] = {
 }
 
 
-def _checked_stream(name: str) -> Callable[[], _Stream]:
+def checked_stream(name: str) -> _NewStream:
     """Return the maker of streams for a shard.
 
     Raises:

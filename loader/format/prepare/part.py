@@ -10,16 +10,14 @@ from dataclasses import dataclass
 
 from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, RemoteStorage, Storage
-from ..cluster.part_plan import PART_PLAN, PartPlan, divide_shards, read_part_plan, scan_folders, write_part_plan
-from ..cluster.share import Part
+from ..cluster.share import PART_PLAN, Part, PartPlan, divide_shards, read_part_plan, scan_folders, write_part_plan
 from ..index.current import PreviousIndex
 from ..index.journal import Journal, ScanFolders, download_scans
-from .destination import check_destination
 from .inputs import unchanged_shards
-from .plan import PreparePlan, PrepareProgress, ProgressCallback
-from .scans import ScanOptions, ShardScans
+from .plan import PreparePlan, PrepareProgress, ProgressCallback, ScanHow
+from .scans import ShardScans
 from .shards import find_shards, parse_exclude
-from .workspace import open_part_workspace
+from .workspace import check_destination, open_part_workspace
 
 _STATUS_THREADS = 32  # of a network file system or an object store
 
@@ -135,10 +133,8 @@ def _scan(
             work,
             journal,
             to_scan,
+            ScanHow(workers=plan.workers, on_progress=on_progress, mode=plan.scan, part=folders),
             total=len(shards),
-            workers=plan.workers,
-            on_progress=on_progress,
-            options=ScanOptions(mode=plan.scan, part=folders),
         )
         with closing(scans):
             for shard in to_scan:

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...accounting import Account
 from ...accounting.large_parts import SHOWN_JSON_BYTES
 from ..contents.findings import Contents
 from ..dataset_ref import DatasetRef
 from ..index import remote_shard
-from ..index.layout import SampleIndex
 from ..media.kind import MediaFilter
 from ..media.tables import MediaReport
+
+if TYPE_CHECKING:
+    from ..index.journal import ScanFolders
+    from ..index.layout import Layout, SampleIndex
 
 ScanMode = remote_shard.ScanMode
 
@@ -43,7 +48,7 @@ class PreparePlan:
         compat: Write ``index.sqlite`` and ``.tar.idx``: True fails if they cannot express the dataset, None skips them
             then, False never writes them.
         force: Scan all shards, unchanged ones too.
-        merge: Commit the parts of a prepare, of which none may be missing.
+        merge: Commit the parts of a prepare; no part may be missing.
         scan: How shards in an object store are scanned: by a request for each header, by requests for all bytes, or as
             the first shards show.
         strict: Publish nothing if a file of the folder or a member of a shard is left out.
@@ -121,23 +126,45 @@ class ScanHow:
     """Choose how the shards of a prepare are scanned.
 
     Attributes:
+        workers: Number of worker processes.
         on_progress: Called after each shard.
         executor: Scans the shards instead of worker processes.
+        mode: How shards in an object store are scanned.
+        part: The part of the prepare; None for a whole one.
         inspects: Inspect some samples.
         is_trial: Nothing is published: no compat files are staged, and no scans are stored in the dataset.
-        is_stopped: Returns True when the scan has to end. With it, even a single worker is a process of its own.
+        is_stopped: Returns True when the scan has to end: then the next one raises. With it, even a single worker is a
+            process of its own.
     """
 
+    workers: int = 1
     on_progress: ProgressCallback | None = None
     executor: Executor | None = None
+    mode: ScanMode = "auto"
+    part: ScanFolders | None = None
     inspects: bool = False
     is_trial: bool = False
     is_stopped: Callable[[], bool] | None = None
 
 
-class RunningPrepare(Protocol):
-    """A prepare that has begun; its workers scan shards."""
+class RunningPrepare(ABC):
+    """A prepare that has begun; its workers scan shards.
 
+    Args:
+        plan: The plan of the prepare.
+        how: How its shards are scanned.
+
+    Attributes:
+        contents: The contents of some samples, after a scan that inspects samples.
+    """
+
+    def __init__(self, plan: PreparePlan, how: ScanHow) -> None:
+        self._started = time.perf_counter()
+        self._plan = plan
+        self._how = how
+        self.contents = Contents()
+
+    @abstractmethod
     def scan(self) -> None:
         """Wait until all shards are scanned; it may be called in another thread.
 
@@ -147,21 +174,21 @@ class RunningPrepare(Protocol):
         """
 
     @property
+    @abstractmethod
     def decodes(self) -> bool:
         """True if parts are bytes for a decoder; False if they are final values."""
 
     @property
+    @abstractmethod
     def index(self) -> SampleIndex:
         """The index of all samples, after the scan."""
 
     @property
-    def contents(self) -> Contents:
-        """The contents of some samples, after a scan that inspects samples."""
-
-    @property
+    @abstractmethod
     def account(self) -> Account:
         """The account of the files of the folder and of the members of its shards, after the scan."""
 
+    @abstractmethod
     def read_parts(self, sample: int, *, max_bytes: int) -> dict[str, Any]:
         """Read the parts of a sample, but no larger ones: bytes for a decoder, or final values.
 
@@ -170,6 +197,7 @@ class RunningPrepare(Protocol):
             StorageError: It cannot be read.
         """
 
+    @abstractmethod
     def commit(
         self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True
     ) -> PrepareReport:
@@ -186,8 +214,24 @@ class RunningPrepare(Protocol):
             StorageError: No permission, or a full disk.
         """
 
+    @abstractmethod
     def discard(self) -> None:
         """Remove the scans, unless an earlier prepare has stored some of them: the user does not want the dataset."""
 
+    @abstractmethod
     def close(self) -> None:
         """End the workers of a scan that was not completed."""
+
+    def _report(self, layout: Layout, identity: str, **facts: Any) -> PrepareReport:
+        """Return the report on an index."""
+        return PrepareReport(
+            uuid=identity,
+            samples=layout.samples,
+            parts=layout.parts,
+            shards=len(layout.shards),
+            size_bytes=sum(shard.size_bytes for shard in layout.shards),
+            duplicate_keys=layout.duplicate_keys,
+            seconds=time.perf_counter() - self._started,
+            account=self.account,
+            **facts,
+        )

@@ -25,7 +25,6 @@ from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
 from ..index.current import read_uuid, stale_indexes
 from ..index.layout import (
-    LAYOUT_VERSION,
     PART_SETS_FILE,
     Layout,
     PartStats,
@@ -41,7 +40,7 @@ from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_
 from ..records.record_file import open_record_file, read_record
 from ..worker_pool import run_in_workers
 from .inputs import is_written, planned_files
-from .plan import PreparePlan, PrepareProgress, PrepareReport, ScanHow, SplitRequest
+from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
 from .scans import raise_scan_errors
 from .shards import ShardSearch, find_shards
 from .split import plan_split
@@ -109,8 +108,8 @@ def _counted(storage: Storage, name: str) -> _Counted:
     return _Counted(len(file), file.part_bytes())
 
 
-class RecordPrepare:
-    """A prepare of a locked folder of files of numbered samples; see :class:`.plan.RunningPrepare`.
+class RecordPrepare(RunningPrepare):
+    """A prepare of a locked folder of files of numbered samples.
 
     Only files that have changed are read.
 
@@ -126,8 +125,8 @@ class RecordPrepare:
 
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:
         _check_plan(plan)
-        self._started = time.perf_counter()
-        self._workspace, self._plan, self._how = workspace, plan, how
+        super().__init__(plan, how)
+        self._workspace = workspace
         self._previous = _previous_index(workspace.storage)
         self._start(search)
 
@@ -139,7 +138,7 @@ class RecordPrepare:
         self._to_scan = [shard for shard in search.shards if shard.name not in self._known]
         self._had_index = {shard.name for shard in self._to_scan if storage.exists(shard.name + IDX_SUFFIX)}
         self._index: RecordIndex | None = None
-        self._contents = Contents()
+        self.contents = Contents()
         chosen = ContentSampler.of_shards(search.names, is_far=storage.checks_versions, workers=plan.workers)
         self._task = _Count(storage, chosen.samples_of if how.inspects else {}, not how.is_trial, plan.max_json_bytes)
         self._results = (
@@ -152,7 +151,7 @@ class RecordPrepare:
         counted = self._known | self._count()
         for shard in self._search.shards:
             is_known = shard.name in self._known
-            self._contents.merge(self._task.inspect_again(shard) if is_known else counted[shard.name].contents)
+            self.contents.merge(self._task.inspect_again(shard) if is_known else counted[shard.name].contents)
         layout = _layout(self._search, counted)
         if not layout.samples:
             raise FormatError(
@@ -190,10 +189,6 @@ class RecordPrepare:
         if self._index is None:
             raise LookupError("the files are not read yet")
         return self._index
-
-    @property
-    def contents(self) -> Contents:
-        return self._contents
 
     @property
     def account(self) -> Account:
@@ -239,22 +234,16 @@ class RecordPrepare:
             self.account.check_complete(at=storage.path(""))
         if changed:
             identity = _publish(workspace, self.index, contents, previous, carried)
-        return PrepareReport(
+        return self._report(
+            layout,
+            identity,
             changed=changed,
-            uuid=identity,
-            samples=layout.samples,
-            parts=layout.parts,
-            shards=len(layout.shards),
-            size_bytes=sum(shard.size_bytes for shard in layout.shards),
             scanned=len(self._to_scan),
             resumed=0,
             reused=len(self._known),
-            duplicate_keys=0,
             compat=False,
             split=split_counts,
             warnings=(*split.warnings, *carried.warnings),
-            seconds=time.perf_counter() - self._started,
-            account=self.account,
         )
 
     def discard(self) -> None:
@@ -315,33 +304,17 @@ def _layout(search: ShardSearch, counted: Mapping[str, _Counted]) -> Layout:
     total = 0
     for shard in search.shards:
         one = counted[shard.name]
-        entries.append(
-            ShardEntry(
-                name=shard.name,
-                size_bytes=shard.size_bytes,
-                mtime_ns=shard.mtime_ns,
-                etag=shard.etag,
-                store=shard.store or "",
-                samples=one.samples,
-                first_sample=total,
-                end_offset=shard.size_bytes,
-                plain=True,
-            )
-        )
+        entries.append(ShardEntry.of_file(shard, samples=one.samples, first_sample=total))
         total += one.samples
         for name, size_bytes in one.part_bytes.items():
             parts, bytes_before = stats.get(name, (0, 0))
             stats[name] = parts + one.samples, bytes_before + size_bytes
-    return Layout(
-        version=LAYOUT_VERSION,
-        samples=total,
-        parts=sum(parts for parts, _ in stats.values()),
-        shards=tuple(entries),
-        part_stats=tuple(
+    return Layout.of_shards(
+        entries,
+        (
             PartStats(name=name, parts=parts, total_bytes=size, median_bytes=size // max(1, parts))
             for name, (parts, size) in stats.items()
         ),
-        duplicate_keys=0,
         prepared_by=f"energon-toolkit {__version__}",
         prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     )

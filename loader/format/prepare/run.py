@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
@@ -16,10 +15,8 @@ from ...accounting.large_parts import is_limited
 from ...errors import ConfigError
 from ...storage import RemoteStorage, Storage
 from ..carry import NextValues, carry_to_next_index
-from ..cluster.part_plan import check_not_planned
-from ..cluster.share import check_complete
+from ..cluster.share import check_complete, check_not_planned
 from ..compat.files import STAGED_SQLITE, stale_compat_files
-from ..contents.findings import Contents
 from ..contents.sampler import ContentSampler
 from ..index.current import prefetch_documents, stale_indexes
 from ..index.dataset_index import DatasetIndex
@@ -28,7 +25,6 @@ from ..index.publish import STAGING, stage_files
 from ..index.sample_bytes import read_sample
 from ..media.tables import MediaReport
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML
-from .destination import check_destination
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .inputs import PrepareInputs, is_up_to_date, is_written, planned_files, read_inputs
 from .plan import PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
@@ -36,7 +32,7 @@ from .record_folder import RecordPrepare
 from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
 from .staging import STAGED_INDEX, IndexStaging, StagedIndex
-from .workspace import Workspace, open_trial_workspace, open_workspace
+from .workspace import Workspace, check_destination, open_trial_workspace, open_workspace
 
 _MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again
 
@@ -117,7 +113,13 @@ def open_prepare(
         if not (plan.merge or is_trial):
             check_not_planned(storage)
         how = ScanHow(
-            on_progress=on_progress, executor=executor, inspects=inspects, is_trial=is_trial, is_stopped=is_stopped
+            workers=plan.workers,
+            on_progress=on_progress,
+            executor=executor,
+            mode=plan.scan,
+            inspects=inspects,
+            is_trial=is_trial,
+            is_stopped=is_stopped,
         )
         kind = TarPrepare if search.format is None else RecordPrepare
         with closing(kind(workspace, plan, search, how)) as prepare:
@@ -160,8 +162,8 @@ def _at_url(plan: PreparePlan) -> PreparePlan:
     return plan if plan.compat or plan.media is not None else replace(plan, compat=False)
 
 
-class TarPrepare:
-    """A prepare of a locked folder of tar shards; see :class:`.plan.RunningPrepare`.
+class TarPrepare(RunningPrepare):
+    """A prepare of a locked folder of tar shards.
 
     Args:
         workspace: The dataset, and the folder of its staged files.
@@ -173,11 +175,8 @@ class TarPrepare:
     decodes = True
 
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:
-        self._started = time.perf_counter()
-        self._plan = plan
-        self._how = how
+        super().__init__(plan, how)
         self._staged: StagedIndex | None = None
-        self._contents = Contents()
         self._inputs = read_inputs(workspace, plan, search)
         self._staging: IndexStaging | None = None
         if plan.merge:
@@ -205,12 +204,12 @@ class TarPrepare:
     def scan(self) -> None:
         if self._staging is not None:
             self._staged, self._staging = self._staging.run(), None
-            self._contents = self._staged.contents
+            self.contents = self._staged.contents
         elif self._how.inspects and self._staged is None:
             inputs, sampler = self._inputs, self._sampler()
             for number in (number for number, shard in enumerate(inputs.shards) if shard.name in sampler.samples_of):
                 shard = inputs.shards[number]
-                self._contents.merge(sampler.inspect(inputs.storage, shard, inputs.load_index(number)))
+                self.contents.merge(sampler.inspect(inputs.storage, shard, inputs.load_index(number)))
 
     @property
     def index(self) -> DatasetIndex:
@@ -218,10 +217,6 @@ class TarPrepare:
         if index is None:
             raise LookupError("the shards are not scanned yet")
         return index
-
-    @property
-    def contents(self) -> Contents:
-        return self._contents
 
     @property
     def account(self) -> Account:
@@ -262,7 +257,7 @@ class TarPrepare:
                 self._check_strict()
                 inputs.workspace.forget_scans()  # they are no longer needed
                 counts = split.counts(self.index.shards, storage=storage)
-                return self._report(self.index.layout, self.index.uuid, split, counts)
+                return self._report_of(self.index.layout, self.index.uuid, split, counts)
             if self._staged is None:
                 self._staged = (self._staging or self._stage()).run()
                 self._staging = None
@@ -278,7 +273,7 @@ class TarPrepare:
                     now=staged.layout.shards,
                 )
                 identity = _publish(inputs, staged, carried, contents)
-                report = self._report(staged.layout, identity, split, counts, media=media)
+                report = self._report_of(staged.layout, identity, split, counts, media=media)
                 return replace(report, warnings=(*report.warnings, *carried.warnings))
             keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
             renamed = fix_duplicates(storage, inputs.search.names, keys).renamed
@@ -308,7 +303,7 @@ class TarPrepare:
             self._staging.close()
             self._staging = None
 
-    def _report(
+    def _report_of(
         self,
         layout: Layout,
         identity: str,
@@ -320,23 +315,17 @@ class TarPrepare:
         """Build the report; without staged files nothing has changed."""
         inputs, staged = self._inputs, self._staged
         scanned, resumed = (staged.scanned, staged.resumed) if staged else (0, 0)
-        return PrepareReport(
+        return self._report(
+            layout,
+            identity,
             changed=staged is not None,
-            uuid=identity,
-            samples=layout.samples,
-            parts=layout.parts,
-            shards=len(layout.shards),
-            size_bytes=sum(shard.size_bytes for shard in layout.shards),
             scanned=scanned,
             resumed=resumed,
             reused=len(inputs.shards) - scanned - resumed,
-            duplicate_keys=layout.duplicate_keys,
             compat=inputs.storage.exists(INDEX_SQLITE),
             split=counts,
             warnings=(*split.warnings, *_warnings(inputs, layout, staged), *(media.warnings if media else ())),
-            seconds=time.perf_counter() - self._started,
             media=media,
-            account=self.account,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.small_shards import index_small_shards
 from ..worker_pool import StoppedError, run_in_workers, stream_from_workers
-from .plan import PrepareProgress, ProgressCallback
+from .plan import PrepareProgress, ScanHow
 
 _MAX_GROUP_SHARDS = 64
 _MAX_GROUP_BYTES = 32 * 1024 * 1024  # an interrupted prepare scans at most this much again per worker
@@ -54,28 +54,6 @@ class _Scanned(NamedTuple):
     place: ScanPlace | EnergonError
     samples: int = 0
     contents: Contents | None = None  # of some samples, if a sampler inspects them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanOptions:
-    """Choose how shards are scanned.
-
-    Attributes:
-        stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
-        mode: How shards in an object store are scanned.
-        part: The part of the prepare; None for a whole one.
-        sampler: Inspects samples of the shards; None inspects none.
-        keeps_scans: Store scans in the object store of the dataset, too.
-        is_stopped: Returns True when the scans have to end: then the next one raises. With it, even a single worker
-            is a process of its own.
-    """
-
-    stage_tar_idx: bool = False
-    mode: ScanMode = "auto"
-    part: ScanFolders | None = None
-    sampler: ContentSampler | None = None
-    keeps_scans: bool = True
-    is_stopped: Callable[[], bool] | None = None
 
 
 def _groups(shards: Sequence[FileInfo], workers: int, max_bytes: float = _MAX_GROUP_BYTES) -> list[_Group]:
@@ -183,6 +161,13 @@ class _RemoteScan:
         with tempfile.TemporaryDirectory(prefix="energon-prepare-") as folder:
             yield from self._scan(shards, LocalStorage(folder))
 
+    def run(self, shards: _Group) -> list[_Scanned]:
+        """Scan a group as the task of an executor, which has one result."""
+        *_, scanned = self(shards)
+        if isinstance(scanned, _Progress):
+            raise TypeError("a scan ends with the places of its results")
+        return scanned
+
     def _scan(self, shards: _Group, work: Storage) -> Generator[_Progress | list[_Scanned], None, None]:
         most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
         at_once = min(most, len(shards))
@@ -246,19 +231,6 @@ class _RemoteScan:
                     is_stored.result()
 
 
-@dataclass(frozen=True, slots=True)
-class _RemoteTask:
-    """A scan of a group as the task of an executor, which has one result."""
-
-    scan: _RemoteScan
-
-    def __call__(self, shards: _Group) -> list[_Scanned]:
-        *_, scanned = self.scan(shards)
-        if isinstance(scanned, _Progress):
-            raise TypeError("a scan ends with the places of its results")
-        return scanned
-
-
 class ShardScans:
     """Scans that workers do while a prepare writes.
 
@@ -268,10 +240,9 @@ class ShardScans:
         journal: Gets the places of the scans.
         to_scan: The shards to scan.
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
-        workers: Number of worker processes.
-        on_progress: Called at the start and after each scanned shard.
-        executor: Runs the scans instead of worker processes, in tasks of up to 64 shards.
-        options: How shards are scanned.
+        how: How they are scanned; an executor gets tasks of up to 64 shards.
+        stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
+        sampler: Inspects samples of the shards; None inspects none.
     """
 
     def __init__(
@@ -280,20 +251,20 @@ class ShardScans:
         work: Storage,
         journal: Journal,
         to_scan: Sequence[FileInfo],
+        how: ScanHow,
         *,
         total: int,
-        workers: int,
-        on_progress: ProgressCallback | None,
-        executor: Executor | None = None,
-        options: ScanOptions,
+        stage_tar_idx: bool = False,
+        sampler: ContentSampler | None = None,
     ) -> None:
         self._journal = journal
-        stage_tar_idx = options.stage_tar_idx and executor is None  # a cluster may run a task twice
-        self._is_stopped = options.is_stopped
+        workers, executor = how.workers, how.executor
+        stage_tar_idx = stage_tar_idx and executor is None  # a cluster may run a task twice
+        self._is_stopped = how.is_stopped
         self._contents: dict[str, Contents | None] = {}
         self._total = total
         self._samples = 0
-        self._on_progress = on_progress
+        self._on_progress = how.on_progress
         self._open = {shard.name for shard in to_scan}
         self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
@@ -306,24 +277,18 @@ class ShardScans:
         if isinstance(storage, RemoteStorage):
             self._written = storage.note_written  # by other processes
         self._results: Generator[tuple[int, _Progress | list[_Scanned]], None, None]
-        uploads = shards is storage and options.keeps_scans
-        scan: _Scan | _RemoteTask
-        remote = partial(
-            _RemoteScan,
-            mode=options.mode,
-            stage_tar_idx=stage_tar_idx,
-            part=options.part,
-            sampler=options.sampler,
-        )
+        uploads = shards is storage and not how.is_trial
+        scan: Callable[[_Group], list[_Scanned]]
+        remote = partial(_RemoteScan, mode=how.mode, stage_tar_idx=stage_tar_idx, part=how.part, sampler=sampler)
         if executor is not None:
             self._groups = _groups(to_scan, _EXECUTOR_WORKERS, max_bytes=math.inf)
             if isinstance(shards, RemoteStorage):
                 place = None if uploads else work
-                scan = _RemoteTask(remote(storage=shards, work=place, uploads=uploads, workers=_EXECUTOR_WORKERS))
+                scan = remote(storage=shards, work=place, uploads=uploads, workers=_EXECUTOR_WORKERS).run
                 self._fetch_scans = partial(download_scan, shards, work) if uploads else None
             else:
-                scan = _Scan(storage, work, stage_tar_idx=False, sampler=options.sampler)
-            self._results = run_in_executor(scan, self._groups, executor, is_stopped=options.is_stopped)
+                scan = _Scan(storage, work, stage_tar_idx=False, sampler=sampler)
+            self._results = run_in_executor(scan, self._groups, executor, is_stopped=how.is_stopped)
         elif isinstance(shards, RemoteStorage):
             self._reports_each = True
             size_bytes = sum(shard.size_bytes for shard in to_scan)
@@ -336,12 +301,12 @@ class ShardScans:
                 self._groups,
                 workers=workers,
                 apart=not is_here,
-                is_stopped=options.is_stopped,
+                is_stopped=how.is_stopped,
             )
         else:
             self._groups = _groups(to_scan, workers)
-            scan = _Scan(storage, work, stage_tar_idx, options.part, options.sampler)
-            self._results = run_in_workers(scan, self._groups, workers=workers, is_stopped=options.is_stopped)
+            scan = _Scan(storage, work, stage_tar_idx, how.part, sampler)
+            self._results = run_in_workers(scan, self._groups, workers=workers, is_stopped=how.is_stopped)
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal.

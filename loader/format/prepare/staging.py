@@ -17,7 +17,7 @@ from ..index.writer import DuplicateKeys, IndexWriter
 from ..nv_meta import INDEX_SQLITE
 from .inputs import PrepareInputs, reusable_compat_files
 from .plan import PrepareProgress, ScanHow
-from .scans import ScanOptions, ShardScans
+from .scans import ShardScans
 
 STAGED_INDEX = f"{STAGING}/index"
 """The folder of the index until the commit renames it."""
@@ -76,17 +76,10 @@ class IndexStaging:
             inputs.workspace.work,
             inputs.journal,
             to_scan,
+            how,
             total=len(inputs.shards),
-            workers=inputs.plan.workers,
-            on_progress=how.on_progress,
-            executor=how.executor,
-            options=ScanOptions(
-                stage_tar_idx=self._has_compat,
-                mode=inputs.plan.scan,
-                sampler=sampler,
-                keeps_scans=not how.is_trial,
-                is_stopped=how.is_stopped,
-            ),
+            stage_tar_idx=self._has_compat,
+            sampler=sampler,
         )
         self._chosen = sampler.samples_of if sampler is not None else {}
         self._contents: dict[int, Contents] = {}

@@ -16,11 +16,10 @@ from ...accounting.part_sets import PartSet, PartSets, join_part_sets
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError
-from ...storage import LocalStorage, ReadableFile, Storage, read_document
+from ...storage import FileInfo, LocalStorage, ReadableFile, Storage, read_document
 from ..documents.providers import record_format
 from ..index.current import read_uuid
 from ..index.layout import (
-    LAYOUT_VERSION,
     Layout,
     PartStats,
     SampleIndex,
@@ -229,31 +228,13 @@ def layout_of(storage: Storage, shard_counts: Mapping[str, int], *, opened: Reco
     total = 0
     for name, samples in shard_counts.items():
         if opened is None or isinstance(storage, LocalStorage):
-            info = storage.stat(name)
-            size_bytes, mtime_ns = info.size_bytes, info.mtime_ns
+            now = storage.stat(name)
+            info = FileInfo(name=name, size_bytes=now.size_bytes, mtime_ns=now.mtime_ns)
         else:
-            size_bytes, mtime_ns = opened.size_bytes, 0
-        shards.append(
-            ShardEntry(
-                name=name,
-                size_bytes=size_bytes,
-                mtime_ns=mtime_ns,
-                samples=samples,
-                first_sample=total,
-                end_offset=size_bytes,
-                plain=True,
-            )
-        )
+            info = FileInfo(name=name, size_bytes=opened.size_bytes, mtime_ns=0)
+        shards.append(ShardEntry.of_file(info, samples=samples, first_sample=total))
         total += samples
     file = opened or (open_record_file(storage, shards[0].name) if shards else None)
     names = () if file is None else file.part_names
-    return Layout(
-        version=LAYOUT_VERSION,
-        samples=total,
-        parts=total * len(names),
-        shards=tuple(shards),
-        part_stats=tuple(PartStats(name=name, parts=total, total_bytes=0, median_bytes=0) for name in names),
-        duplicate_keys=0,
-        prepared_by="another tool",
-        prepared_at="",
-    )
+    stats = (PartStats(name=name, parts=total, total_bytes=0, median_bytes=0) for name in names)
+    return Layout.of_shards(shards, stats, prepared_by="another tool")

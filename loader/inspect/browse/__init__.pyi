@@ -1,19 +1,30 @@
 # The public names of this package, each with the module that defines it.
 
-from .catalogue import Catalogue as Catalogue, CatalogueNode as CatalogueNode
+from .catalogue import (
+    Catalogue as Catalogue,
+    CatalogueNode as CatalogueNode,
+    PageLinks as PageLinks,
+    page_url as page_url,
+)
 from .dataset import (
     BrowsedDataset as BrowsedDataset,
     DatasetAddress as DatasetAddress,
     Row as Row,
+    media_type as media_type,
+    tag_samples as tag_samples,
+    tags as tags,
 )
-from .orders import SampleOrder as SampleOrder, ordered_samples as ordered_samples
+from .orders import (
+    SampleOrder as SampleOrder,
+    TrainingOrder as TrainingOrder,
+    ordered_samples as ordered_samples,
+    training_rows as training_rows,
+)
 from .page_document import (
     describe_tensors as describe_tensors,
     mapped_document as mapped_document,
     sample_page as sample_page,
 )
-from .page_links import PageLinks as PageLinks, page_url as page_url
-from .part_types import media_type as media_type
 from .search import (
     SEARCH_KINDS as SEARCH_KINDS,
     SampleFinding as SampleFinding,
@@ -22,9 +33,7 @@ from .search import (
     lint_samples as lint_samples,
     needs_scan as needs_scan,
     search_samples as search_samples,
+    statistics as statistics,
 )
-from .tagging import tag_samples as tag_samples, tags as tags
 from .thumbnail_pool import ThumbnailPool as ThumbnailPool
-from .training_order import TrainingOrder as TrainingOrder, training_rows as training_rows
-from .value_histograms import statistics as statistics
 from .workers import PartAddress as PartAddress, ReaderPool as ReaderPool

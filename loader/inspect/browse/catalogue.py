@@ -1,4 +1,4 @@
-"""Open the datasets that paths name; those of a metadataset with their weights."""
+"""Open the datasets that paths name, those of a metadataset with their weights; link to the pages of their samples."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from ...dataset.unprepared.temporary_index import index_temporarily
+from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...format.prepare.plan import ProgressCallback
@@ -29,7 +31,7 @@ class CatalogueNode:
         path: The file or folder.
         weight: Share of all samples; None if nothing is weighted.
         repetitions: Repetitions in a pass; None if nothing is repeated.
-        datasets: Numbers of the datasets that a leaf reads, of which a join has several.
+        datasets: Numbers of the datasets that a leaf reads; a join reads several.
         children: The children, in order.
     """
 
@@ -67,7 +69,7 @@ class Catalogue:
             self._temporary = stack.pop_all()
 
     def dataset_of(self, path: str) -> int | None:
-        """Return the number of the first dataset of a path; None if there is none."""
+        """Return the number of the first dataset of a path; None for an unknown path."""
         return next((number for number, one in enumerate(self.datasets) if _same(one.folder.path, path)), None)
 
     def close(self) -> None:
@@ -130,3 +132,89 @@ class Catalogue:
 
 def _same(path: str, other: str) -> bool:
     return path.rstrip("/") == other.rstrip("/") or ("://" not in path and os.path.realpath(path) == other)
+
+
+_UNQUOTED = "!~*'()"  # as encodeURIComponent of JavaScript
+
+
+class PageLinks:
+    """URLs of the pages of samples, at a server that browses the same path or paths.
+
+    Args:
+        url: The URL that ``energon browse`` printed; its token stays in the links.
+        path: A dataset or metadataset.
+        among: All paths that the server browses, in their order; None for this one.
+
+    Raises:
+        ConfigError: This is no URL of a server.
+    """
+
+    def __init__(self, url: str, path: str, *, among: Sequence[str] | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise ConfigError(
+                f"expected the URL that energon browse printed, http://127.0.0.1:8800/ and its token, found {url!r}"
+            )
+        self._parts = parts
+        self._path = path
+        self._names = names_of((path,) if among is None else among)
+
+    def url(self, dataset: str | None, shard: str | None, key: str | None) -> str | None:
+        """Return the URL of a sample; None if it has no page.
+
+        Args:
+            dataset: Path of the dataset; None for the path itself.
+            shard: Name of the shard.
+            key: Bare key.
+        """
+        name = self._names.get(dataset or self._path)
+        if name is None or shard is None or key is None or name in (".", ".."):
+            return None
+        return page_url(urlunsplit(self._parts), name, shard, key)
+
+
+def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
+    """Return the URL of a sample's page; None for a name that is not UTF-8.
+
+    Args:
+        url: The URL that ``energon browse`` printed; its token stays in the link.
+        dataset: Name of the dataset in the catalogue of the server.
+        shard: Name of the shard.
+        key: Bare key.
+    """
+    parts = urlsplit(url)
+    query = parts.query
+    try:
+        page = f"/s/{quote(dataset, safe=_UNQUOTED)}/"
+        if {shard, key} & {"", ".", ".."}:  # browsers would resolve them
+            query = "&".join(filter(None, (query, urlencode({"shard": shard, "key": key}))))
+        else:
+            page += f"{quote(shard, safe=_UNQUOTED)}/{quote(key, safe=_UNQUOTED)}"
+    except UnicodeEncodeError:
+        return None
+    return urlunsplit((parts.scheme, parts.netloc, page, query, ""))
+
+
+def names_of(paths: Sequence[str]) -> dict[str, str]:
+    """Return the datasets that a server of some paths has: path → name, the first one of a path that comes twice.
+
+    Args:
+        paths: Datasets and metadatasets; one with faults has no datasets.
+    """
+    names, found = DatasetNames(), dict[str, str]()
+    for one in (one for path in paths for one in _paths(path)):
+        name = names.add(one)
+        found.setdefault(one, name)
+    return found
+
+
+def _paths(path: str) -> Iterator[str]:
+    if not is_metadataset(path):
+        yield path
+        return
+    planned = plan_splits(path)
+    if planned.faults:
+        return
+    for split in planned.names:
+        for leaf in planned.trees[split].leaves():
+            yield from (one.path for one in leaf.datasets)

@@ -1,4 +1,4 @@
-"""One dataset of the catalogue: its samples by number, and ranges of bytes of their parts."""
+"""One dataset of the catalogue: its samples by number, ranges of bytes of their parts, and their tags."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...accounting.kinds import kind_of_name
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...dataset.dataset import PartPlace
+from ...dataset.dataset import Dataset, PartPlace
 from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.records import SingleFile
 from ...dataset.tar import TarDataset
 from ...errors import ConfigError, FormatError
+from ...format.columns.column import open_column, write_column
 from ...format.dataset_ref import DatasetRef
 from ...format.index.dataset_index import PartLocation
 from ...format.index.layout import ShardEntry
 from ...format.nv_meta import FOLDER, INFO_JSON
 from ...storage import LocalStorage
-from .part_types import is_picture
+from ...version import __version__
 
 _CHECKED_EVERY_S = 1.0
 
@@ -165,7 +167,7 @@ class BrowsedDataset:
             )
 
     def find(self, shard: str, key: str) -> int | None:
-        """Return the number of a sample; of a key that a shard repeats, the last; None if there is none."""
+        """Return the number of the last sample with a key; None for an unknown key."""
         with self._lock:
             index = self.folder.index
             for number in reversed(index.find(f"{shard}/{key}")):
@@ -268,3 +270,112 @@ def _stat(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
+
+
+_PICTURES = {
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "png": "image/png",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "bmp": "image/bmp",
+    "avif": "image/avif",
+}
+_MEDIA = {
+    "mp3": "audio/mpeg",
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "oga": "audio/ogg",
+    "opus": "audio/ogg",
+    "m4a": "audio/mp4",
+    "mp4": "video/mp4",
+    "m4v": "video/mp4",
+    "webm": "video/webm",
+    "mov": "video/quicktime",
+}
+_TEXTS = ("txt", "json", "jsonl", "html", "htm", "svg", "xml", "md", "csv", "tsv", "yaml", "yml", "cls", "caption")
+
+
+def _extension(part: str) -> str:
+    return part.rpartition(".")[2].lower()
+
+
+def is_picture(part: str) -> bool:
+    """Return True if a part's name is that of an image which Pillow decodes.
+
+    >>> is_picture("seg.PNG"), is_picture("svg")
+    (True, False)
+    """
+    return kind_of_name(_extension(part)) == "image"
+
+
+def media_type(part: str) -> str:
+    """Return the media type that a part is sent with: SVG and HTML are text, and unknown parts are bytes.
+
+    >>> media_type("jpg"), media_type("svg"), media_type("x.wav"), media_type("pkl")
+    ('image/jpeg', 'text/plain; charset=utf-8', 'audio/wav', 'application/octet-stream')
+    """
+    extension = _extension(part)
+    known = _PICTURES.get(extension) or _MEDIA.get(extension)
+    if known is None and extension in _TEXTS:
+        return "text/plain; charset=utf-8"
+    return known or "application/octet-stream"
+
+
+_COLUMN = "tag"
+_MAX_CHARACTERS = 80
+_MAX_TAGS = 1000
+
+
+def tags(folder: Dataset) -> tuple[str, ...]:
+    """Return the tags that samples of a dataset have had.
+
+    Raises:
+        FormatError: The column is damaged, or of an earlier version of the dataset.
+    """
+    if _COLUMN not in folder.column_names():
+        return ()
+    return tuple(open_column(folder.storage, folder.index, _COLUMN).record.categories)
+
+
+def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
+    """Set the tag of samples, and return the number of samples that now have it.
+
+    Args:
+        folder: The dataset.
+        numbers: Numbers of the samples.
+        tag: The tag; an empty text removes that of the samples.
+
+    Raises:
+        ConfigError: The tag is too long, there are too many, or the column ``tag`` has numbers.
+        FormatError: The column is damaged, or of an earlier version of the dataset.
+        StorageError: The column cannot be written.
+    """
+    if len(tag) > _MAX_CHARACTERS:
+        raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")
+    codes = np.full(len(folder.index), -1, np.int16)
+    names: list[str] = []
+    if _COLUMN in folder.column_names():
+        column = open_column(folder.storage, folder.index, _COLUMN)
+        names = list(column.record.categories)
+        if not names:
+            raise ConfigError("column 'tag' has numbers", at=folder.path, hint="remove or rename this column")
+        codes = np.where(column.is_known(), column.values, -1).astype(np.int16)
+    if tag and tag not in names:
+        names.append(tag)
+    if len(names) > _MAX_TAGS:
+        raise ConfigError(f"there are {_MAX_TAGS:,} tags already", at=folder.path, hint="use one of them")
+    code = names.index(tag) if tag else -1
+    codes[np.asarray(numbers, np.int64)] = code
+    write_column(
+        folder.storage,
+        folder.index,
+        _COLUMN,
+        codes,
+        missing=-1,
+        categories=names or ["untagged"],
+        description="tags of energon browse",
+        made_by=f"energon browse {__version__}",
+    )
+    return int((codes == code).sum()) if tag else 0

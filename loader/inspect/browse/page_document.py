@@ -19,8 +19,7 @@ from ...format.media.picture_traits import turn_note
 from ..fields import FieldView, describe_value
 from ..sample_view import PreviewRequest, SampleView
 from ..views import open_views
-from .dataset import BrowsedDataset
-from .part_types import is_picture, media_type
+from .dataset import BrowsedDataset, is_picture, media_type
 from .workers import MAX_PART_BYTES, PartAddress, read_part
 
 _MAX_ARRAYS = 20

@@ -11,13 +11,14 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, islice
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
+from ...dataset.opening import folder_at
 from ...dataset.query import (
     Condition,
     DatasetValues,
@@ -28,6 +29,8 @@ from ...dataset.query import (
     only_value,
 )
 from ...errors import ConfigError, EnergonError
+from ...format.columns.column import column_names, open_column
+from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.records.folder_index import RecordIndex
 from ...format.tar.names import encode_name
@@ -37,9 +40,8 @@ from ...lint.samples import SampleLint
 from ...lint.shard import check_parts, required_parts
 from ...samples.building.check import DecodeCheck
 from ...storage import EPath
-from ..stats import compute_values, estimate_values, value_names
-from .dataset import BrowsedDataset, DatasetAddress
-from .part_types import media_type
+from ..stats import Distribution, StatsRequest, collect_stats, compute_values, estimate_values, value_names
+from .dataset import BrowsedDataset, DatasetAddress, media_type
 from .workers import open_dataset
 
 _KEYS_AT_ONCE = 1 << 16
@@ -291,3 +293,31 @@ def _readable_config(folder: Dataset) -> DatasetConfig | None:
         return folder.config
     except ConfigError:
         return None  # energon lint reports it
+
+
+def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str, Any]:
+    """Return the statistics of a dataset as a JSON document; ``term`` names a value in a condition, or is None.
+
+    Args:
+        ref: The dataset.
+        split_part: Only samples of this split part; None for all.
+        sample: Number of random samples that are read; values in columns are complete.
+
+    Raises:
+        EnergonError: The dataset cannot be read.
+    """
+    folder = folder_at(ref)
+    query = SampleQuery(split_parts=() if split_part is None else [split_part])
+    report = collect_stats(StatsRequest(ref=ref, query=query, sample=sample))
+    document = report.document()
+    for one in (*document["numbers"].values(), *document["texts"].values()):
+        one["term"] = one.pop("name")
+    columns = {}
+    for name in column_names(folder.storage):
+        column = open_column(folder.storage, folder.index, name)
+        if not column.record.categories:
+            values = Distribution()
+            values.add(column.values[column.is_known()])
+            columns[name] = {**values.document(), "term": name if name in Condition(name).columns else None}
+    document["numbers"] = columns | document["numbers"]
+    return document

@@ -24,7 +24,7 @@ from .report import DifferenceList
 
 _PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
 _OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer")
-_OF_STEPS = ("batch_samples", "ranks")  # likewise, of a schedule of weights
+_OF_STEPS = ("batch_samples", "ranks")  # the arguments of a schedule of weights
 _MAX_LANES = 3  # that are listed
 
 

@@ -38,7 +38,7 @@ class DiffReport:
 
 @dataclass(slots=True)
 class DifferenceList:
-    """Differences, of which only the first ones are kept.
+    """A list of differences that keeps the first ones and counts all.
 
     Attributes:
         limit: How many are kept.

@@ -89,7 +89,7 @@ class MountedTree:
         self._resources = resources or ExitStack()
 
     def entry(self, path: str) -> Entry | None:
-        """Return the file or folder at a path; None if there is none."""
+        """Return the file or folder at a path; None for an unknown path."""
         return self._root.entry(_parts(path))
 
     def names(self, path: str) -> Iterator[str]:

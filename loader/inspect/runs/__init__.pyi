@@ -13,6 +13,7 @@ from .debug_log import (
 from .explain import (
     RunFacts as RunFacts,
     SourceFacts as SourceFacts,
+    StretchFacts as StretchFacts,
     explain_run as explain_run,
 )
 from .migrate import (
@@ -27,7 +28,6 @@ from .restored_run import (
     open_run as open_run,
 )
 from .run_request import RunRequest as RunRequest
-from .scheduled import StretchFacts as StretchFacts
 from .trace import (
     TracedSample as TracedSample,
     steps_of_key as steps_of_key,

@@ -27,7 +27,7 @@ class StorageFacts:
 
     Attributes:
         storage: ``"local"``, or the protocol of URLs.
-        files: Number of shards that the run reads from, each once, of which a process opens those that it reads.
+        files: Number of different shards that the run reads; a process opens only its own.
         requests: Reads: neighbouring samples of a chunk count once. An estimate by the first samples.
         bytes: Bytes of the samples, by their average size.
     """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...samples.encoding.task_encoder import TaskEncoder
+if TYPE_CHECKING:
+    from ...samples.encoding.task_encoder import TaskEncoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

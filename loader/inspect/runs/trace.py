@@ -86,7 +86,7 @@ def trace_step(
         yield from _traced(planned, number, (lane, source, epoch, index))
 
 
-def _no_state(number: int) -> None:  # noqa: ARG001 - of a run of which only the arguments are known
+def _no_state(number: int) -> None:  # noqa: ARG001 - only the arguments of the run are known
     return None
 
 
@@ -103,7 +103,7 @@ def _made_rows(run: RestoredRun, number: int, logged: dict[int, ItemId]) -> _Row
 
 
 def _of_item(run: PlannedRun, number: int, item_id: ItemId) -> _Rows:
-    """Return the samples of which an item was made."""
+    """Return the samples that an item was made of."""
     places = list(samples_of(item_id, number % run.lanes))
     rows = defaultdict(list)  # of each stream
     for row, place in enumerate(places):

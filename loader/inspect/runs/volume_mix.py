@@ -119,7 +119,7 @@ def blends_in(stage: BlendDataset[Any]) -> Iterator[BlendDataset[Any]]:
 
 
 def first_blend(stage: SavableDataset[Any]) -> BlendDataset[Any] | None:
-    """Return the outermost blend of a chain; None if there is none, or another stage has several inputs."""
+    """Return the outermost blend of a chain; None without a blend, or if another stage has several inputs."""
     while not isinstance(stage, BlendDataset):
         if len(stage.inputs) != 1:
             return None
@@ -147,7 +147,7 @@ def readers_in(
 
 
 def mean_of_column(source: DatasetSource, name: str) -> float | None:
-    """Return the mean of a column's known values over the samples of a source; None if there are none."""
+    """Return the mean of a column's known values over the samples of a source; None without known values."""
     column = open_column(source.folder.storage, source.folder.index, name)
     rows = source.index_numbers()
     rows = rows[~np.isin(rows, source.excluded)]

@@ -66,7 +66,7 @@ class Distribution:
         return math.sqrt(self._squares / (self.count - 1)) if self.count > 1 else math.nan
 
     def mean_interval(self, population: int) -> tuple[float, float]:
-        """Return the 95 % confidence interval of the mean of a population, of which these are a random sample.
+        """Return the 95 % confidence interval of the mean of a population, from this random sample.
 
         Normal approximation with the correction for finite populations.
 

@@ -44,7 +44,7 @@ _LONGEST_TEXT = 64 << 20  # bytes
 
 @lru_cache(maxsize=1000)
 def _kind_of(name: str) -> str:
-    """Return the kind of a part; ``"bytes"`` also for those of which only the size is shown."""
+    """Return the kind of a part; ``"bytes"`` also for parts whose size alone is shown."""
     kind = kind_of_name(name)
     if kind == "tree" and part_extension(name) not in ("json", "jsn"):
         return "bytes"

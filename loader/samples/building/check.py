@@ -18,8 +18,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from ...accounting.foreign_contents import foreign_contents
-from ...accounting.kinds import is_compressed, kind_of_name
+from ...accounting.kinds import foreign_contents, is_compressed, kind_of_name
 from ...accounting.large_parts import LargePart
 from ...cached_property import cached_property
 from ...errors import EnergonError, SampleError

@@ -26,8 +26,7 @@ from typing import Any, Self
 import msgspec
 import numpy as np
 
-from ...accounting.foreign_contents import foreign_contents
-from ...accounting.kinds import TORCH, PartKind, is_compressed, kind_of_name, part_extension
+from ...accounting.kinds import TORCH, PartKind, foreign_contents, is_compressed, kind_of_name, part_extension
 from ...accounting.large_parts import LargePart
 from ...errors import EnergonError, SampleError
 from ...format.media.open_picture import PIXEL_LIMIT_VARIABLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from loader.inspect.selection import MixOrder, Selection
+from loader.inspect.sample_view import MixOrder, Selection
 
 
 @pytest.mark.parametrize("seed", [None, 0, 7])

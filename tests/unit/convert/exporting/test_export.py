@@ -156,7 +156,7 @@ def test_exports_are_written_to_new_local_places(folder: Path, tmp_path: Path, f
     with pytest.raises(StorageError, match="nothing is overwritten"):
         export(folder, tmp_path / "full", format=form)
     assert os.listdir(tmp_path / "full") == ["mine"]
-    with pytest.raises(ConfigError, match="an export is written to this machine"):
+    with pytest.raises(ConfigError, match="this is written to a folder of this machine"):
         export_samples(ExportRequest(refs=[DatasetRef(str(folder))], output="s3://bucket/out", format=form))
 
 

@@ -13,11 +13,10 @@ import pytest
 from PIL import Image
 
 from loader.convert.importing.contents import ContentReader
-from loader.convert.importing.pages import has_frames
 from loader.convert.importing.pictures import PictureOptions
 from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
-from loader.convert.importing.sample_contents import read_sample
+from loader.convert.importing.sample_contents import has_frames, read_sample
 from loader.convert.rows.row import Row, ValueRef
 from loader.convert.sources.detect import SourceOptions, open_source
 from loader.errors import SampleError

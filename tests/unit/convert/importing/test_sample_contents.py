@@ -20,7 +20,7 @@ from loader.convert.importing.pictures import PictureOptions
 from loader.convert.importing.plan import ImportPlan, ImportReport
 from loader.convert.importing.run import run_import
 from loader.convert.importing.sample_contents import StrayCoordinatesError
-from loader.convert.importing.trial import write_trial
+from loader.convert.importing.write_shard import write_trial
 from loader.convert.rows.row import encode_row
 from loader.convert.rows.shard_plan import ShardLayout
 from loader.convert.sources.coco import CocoSource

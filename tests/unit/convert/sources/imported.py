@@ -13,7 +13,7 @@ from loader.convert.importing.listing import list_rows
 from loader.convert.importing.pictures import PictureOptions
 from loader.convert.importing.plan import ImportPlan, ImportReport
 from loader.convert.importing.run import run_import
-from loader.convert.importing.trial import write_trial
+from loader.convert.importing.write_shard import write_trial
 from loader.convert.rows.row import FaultRef, Row
 from loader.convert.sources.source import Listing, Source
 from loader.format.documents.sample_types import sample_type_of_name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import given, strategies as st
 
-from loader.format.cluster.part_plan import divide_shards, read_part_plan, write_part_plan
+from loader.format.cluster.share import divide_shards, read_part_plan, write_part_plan
 from loader.storage import FileInfo, LocalStorage
 
 MIB = 1 << 20

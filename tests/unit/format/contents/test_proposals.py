@@ -6,7 +6,7 @@ import pytest
 
 from loader.accounting.kinds import kind_of_bytes
 from loader.accounting.part_sets import PartSet
-from loader.format.contents.proposals import propose, propose_field_map
+from loader.format.contents.proposals import SeenParts, propose, propose_field_map
 from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
 
 LLAVA = {"id": "7", "conversations": [{"from": "human", "value": "<image>\nWho?"}, {"from": "gpt", "value": "A cat."}]}
@@ -45,10 +45,10 @@ def short_names(specs: list[SampleTypeSpec]) -> list[str]:
     ],
 )
 def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[str], first: str) -> None:
-    proposed = [*propose(parts).sample_types]
+    proposed = [*propose(SeenParts(parts)).sample_types]
     assert proposed[0].short_name == first
     for spec in proposed[: proposed.index(CRUDE)]:
-        assert set(spec.required) <= propose_field_map(spec, parts).keys(), "types that need code come last"
+        assert set(spec.required) <= propose_field_map(spec, SeenParts(parts)).keys(), "types that need code come last"
     assert len(set(short_names(proposed))) == len(proposed)
 
 
@@ -90,9 +90,9 @@ def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[st
 def test_keys_of_json_tell_the_type_and_fill_its_fields(
     parts: list[str], example: dict[str, Any], first: str, field_map: dict[str, str]
 ) -> None:
-    spec = propose(parts, example).sample_types[0]
+    spec = propose(SeenParts(parts, example)).sample_types[0]
     assert spec.short_name == first
-    assert propose_field_map(spec, parts, example) == field_map
+    assert propose_field_map(spec, SeenParts(parts, example)) == field_map
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_keys_of_json_tell_the_type_and_fill_its_fields(
 def test_each_field_gets_the_part_or_path_that_fits(
     name: str, parts: list[str], example: dict[str, Any] | None, expected: dict[str, str]
 ) -> None:
-    assert propose_field_map(sample_type_of_name(name), parts, example) == expected
+    assert propose_field_map(sample_type_of_name(name), SeenParts(parts, example)) == expected
 
 
 @pytest.mark.parametrize(
@@ -182,15 +182,15 @@ def test_each_field_gets_the_part_or_path_that_fits(
 def test_a_proposal_drops_no_text_and_says_why(
     parts: list[str], example: dict[str, Any] | None, first: str, reason: str | None
 ) -> None:
-    proposal = propose(parts, example)
+    proposal = propose(SeenParts(parts, example))
     assert proposal.sample_types[0].short_name == first
     assert (reason or "") in (proposal.reason or "")
     assert (reason is None) == (proposal.reason is None)
 
 
 def test_alternatives_that_one_sample_has_together_are_not_alternatives() -> None:
-    assert propose(["jpg", "png", "txt"]).reason is None
-    proposal = propose(["jpg", "png", "txt"], sets=[part_set("jpg png txt", 5)])
+    assert propose(SeenParts(["jpg", "png", "txt"])).reason is None
+    proposal = propose(SeenParts(["jpg", "png", "txt"], sets=[part_set("jpg png txt", 5)]))
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
         "CaptioningSample would drop png; crude samples (dicts of parts) keep all parts",
@@ -200,20 +200,20 @@ def test_alternatives_that_one_sample_has_together_are_not_alternatives() -> Non
 @pytest.mark.parametrize("name", ["img", "txt", "photo.json"])
 def test_a_picture_under_another_name_is_kept_and_named(name: str) -> None:
     kinds = {name: kind_of_bytes(b"\x89PNG\r\n\x1a\n"), "caption.txt": kind_of_bytes(b"a cat")}
-    proposal = propose([name, "caption.txt"], kinds=kinds)
+    proposal = propose(SeenParts([name, "caption.txt"], kinds=kinds))
     assert proposal.sample_types[0] == CRUDE
     assert f"part {name!r} is a PNG picture" in (proposal.reason or "")
     assert "Captioning" in short_names(list(proposal.sample_types)), "the type that it would be is offered"
     for spec in proposal.sample_types:
-        assert name not in propose_field_map(spec, [name, "caption.txt"], kinds=kinds).values()
+        assert name not in propose_field_map(spec, SeenParts([name, "caption.txt"], kinds=kinds)).values()
 
 
 def test_video_under_an_unknown_name_fills_a_field_since_loaders_keep_media_as_bytes() -> None:
     kinds = {"clip": kind_of_bytes(b"\0\0\0\x18ftypisom")}
     example = {"question": "What?", "answer": "A cat."}
-    (vid, *_) = propose(["clip", "json"], example, kinds=kinds).sample_types
+    (vid, *_) = propose(SeenParts(["clip", "json"], example, kinds=kinds)).sample_types
     assert vid.short_name == "VidQA"
-    assert propose_field_map(vid, ["clip", "json"], example, kinds=kinds)["video"] == "clip"
+    assert propose_field_map(vid, SeenParts(["clip", "json"], example, kinds=kinds))["video"] == "clip"
 
 
 @pytest.mark.parametrize(
@@ -231,23 +231,23 @@ def test_a_type_comes_from_all_part_sets(
     table = [part_set(*each) for each in sets]
     names = list(dict.fromkeys(name for each in table for name in each.parts))
     example = {"question": "why?", "answer": "so"} if first == "VidQA" else {"id": 7}
-    proposal = propose(names, example, sets=table, has_all=lambda _: True)
+    proposal = propose(SeenParts(names, example, sets=table, has_all=lambda _: True))
     assert (proposal.sample_types[0].short_name, proposal.fits) == (first, fits)
-    proposed = propose_field_map(proposal.sample_types[0], names, example, sets=table)
+    proposed = propose_field_map(proposal.sample_types[0], SeenParts(names, example, sets=table))
     assert field_map.items() <= proposed.items()
 
 
 def test_no_type_is_proposed_that_no_sample_fits() -> None:
     apart = [part_set("jpg", 50), part_set("txt", 50)]
-    assert propose(["jpg", "txt"], sets=apart).sample_types[0] == CRUDE
+    assert propose(SeenParts(["jpg", "txt"], sets=apart)).sample_types[0] == CRUDE
     values = {"question": "Why is that?", "answer": "so"}
     together = [part_set("jpg json", 50)]
-    assert propose(["jpg", "json"], values, sets=together, has_all=lambda _: True).sample_types[0] != CRUDE
-    assert propose(["jpg", "json"], values, sets=together, has_all=lambda _: False).sample_types[0] == CRUDE
+    assert propose(SeenParts(["jpg", "json"], values, sets=together, has_all=lambda _: True)).sample_types[0] != CRUDE
+    assert propose(SeenParts(["jpg", "json"], values, sets=together, has_all=lambda _: False)).sample_types[0] == CRUDE
 
 
 def test_a_type_that_few_samples_fit_is_not_proposed_and_the_reason_says_so() -> None:
-    proposal = propose(["txt", "jpg"], sets=[part_set("bin", 5000), part_set("jpg txt", 30)])
+    proposal = propose(SeenParts(["txt", "jpg"], sets=[part_set("bin", 5000), part_set("jpg txt", 30)]))
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
         "CaptioningSample fits at most 1 % of the samples; crude samples (dicts of parts) keep all parts",
@@ -256,9 +256,9 @@ def test_a_type_that_few_samples_fit_is_not_proposed_and_the_reason_says_so() ->
 
 def test_a_rare_part_keeps_its_samples_but_not_all_others_from_a_type() -> None:
     rare = [part_set("jpg txt", 5000), part_set("jpg txt wav", 3)]
-    assert propose(["jpg", "txt", "wav"], sets=rare).sample_types[0].short_name == "Captioning"
+    assert propose(SeenParts(["jpg", "txt", "wav"], sets=rare)).sample_types[0].short_name == "Captioning"
     frequent = [part_set("jpg txt", 5000), part_set("jpg txt wav", 300)]
-    proposal = propose(["jpg", "txt", "wav"], sets=frequent)
+    proposal = propose(SeenParts(["jpg", "txt", "wav"], sets=frequent))
     assert (proposal.sample_types[0], proposal.reason) == (
         CRUDE,
         "CaptioningSample would drop wav; crude samples (dicts of parts) keep all parts",

@@ -13,8 +13,8 @@ import pytest
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.index.journal import Journal
 from loader.format.prepare import scans as module
-from loader.format.prepare.plan import PrepareProgress
-from loader.format.prepare.scans import ScanOptions, ShardScans
+from loader.format.prepare.plan import PrepareProgress, ScanHow
+from loader.format.prepare.scans import ShardScans
 from loader.format.prepare.shards import find_shards
 from loader.storage import FileInfo, LocalStorage
 from tests.malformed.tar_bytes import END, member
@@ -130,10 +130,8 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
         storage,
         Journal(storage),
         shards,
+        ScanHow(workers=3, on_progress=progress.append),
         total=5,
-        workers=3,
-        on_progress=progress.append,
-        options=ScanOptions(),
     )
     with pytest.raises(FormatError, match="3 shards cannot be indexed") as caught:
         scans.wait_for(shards[0])
@@ -149,9 +147,7 @@ def test_many_small_shards_are_scanned_in_groups_and_resumed_one_by_one(tmp_path
     shards, journal = find_shards(storage).shards, Journal(storage)
     progress: list[PrepareProgress] = []
     with closing(
-        ShardScans(
-            storage, storage, journal, shards, total=300, workers=2, on_progress=progress.append, options=ScanOptions()
-        )
+        ShardScans(storage, storage, journal, shards, ScanHow(workers=2, on_progress=progress.append), total=300)
     ) as scans:
         for shard in shards:
             scans.wait_for(shard)

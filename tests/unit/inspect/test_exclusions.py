@@ -18,7 +18,14 @@ from loader.errors import ConfigError, FormatError
 from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.inspect.exclude import ExcludeReport, ExcludeRequest, exclude, list_exclusions, undo
+from loader.inspect import (
+    ExcludeReport,
+    ExcludeRequest,
+    ListedExclusions,
+    exclude,
+    list_exclusions,
+    undo_last_exclusion,
+)
 from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
 
 SAMPLES = 20
@@ -35,7 +42,13 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, **options: Any) -> ExcludeReport:
     query = {name: options.pop(name) for name in ("where", "keys", "split_part") if name in options}
-    return exclude(ExcludeRequest(ref=DatasetRef(str(folder)), query=SampleQuery(**query), **options))
+    [report] = exclude(ExcludeRequest(ref=DatasetRef(str(folder)), query=SampleQuery(**query), **options))
+    return report
+
+
+def listed_exclusions(folder: Path) -> ListedExclusions:
+    [listed] = list_exclusions(str(folder))
+    return listed
 
 
 def trained(folder: Path, *, workers: int = 0, **options: Any) -> list[str]:
@@ -71,25 +84,24 @@ def test_excluded_samples_are_not_trained_on_until_the_undo(folder: Path, name: 
     report = run(folder, keys=KEYS, filter=name, reason="test")
     assert (report.samples, report.already, report.remaining) == (2, 0, SAMPLES - 2)
     assert trained(folder, workers=workers, **options) == [key for key in every if key not in FULL_KEYS]
-    undone = undo(str(folder))
-    assert undone is not None
+    [(_, undone)] = undo_last_exclusion(str(folder))
     assert (undone.samples, undone.reason) == (2, "test")
     assert trained(folder, workers=workers) == every
-    assert undo(str(folder)) is None
+    assert undo_last_exclusion(str(folder)) == []
 
 
 def test_an_undo_restores_the_split_file_byte_for_byte(folder: Path) -> None:
     before = meta(folder)
     for keys in (["00003"], ["00012", "00020"], ["shard_003.tar"]):
         run(folder, keys=keys)
-    assert len(list_exclusions(str(folder)).exclusions) == 3
+    assert len(listed_exclusions(folder).exclusions) == 3
     assert trained(folder) == [
         key
         for key in trained(folder)
         if not key.endswith(("00003", "00012", "00020")) and not key.startswith("shard_003")
     ]
     for _ in range(3):
-        assert undo(str(folder)) is not None
+        assert undo_last_exclusion(str(folder))
     after = meta(folder)
     after.pop("split.yaml.bak")
     assert after == before
@@ -99,13 +111,13 @@ def test_a_filter_is_changed_again_and_its_last_change_undone(folder: Path) -> N
     run(folder, keys=["00003"], filter="good")
     first = meta(folder)
     run(folder, where="shard == 'shard_001.tar'", filter="good")
-    assert list_exclusions(str(folder)).filters == {"good": SAMPLES - 6}
-    assert undo(str(folder)) is not None
+    assert listed_exclusions(folder).filters == {"good": SAMPLES - 6}
+    assert undo_last_exclusion(str(folder))
     assert {name: data for name, data in meta(folder).items() if name.startswith("filter_")} == {
         name: data for name, data in first.items() if name.startswith("filter_")
     }
-    assert undo(str(folder)) is not None
-    assert list_exclusions(str(folder)).filters == {}
+    assert undo_last_exclusion(str(folder))
+    assert listed_exclusions(folder).filters == {}
 
 
 def test_samples_that_are_out_are_not_counted_again(folder: Path) -> None:
@@ -114,13 +126,13 @@ def test_samples_that_are_out_are_not_counted_again(folder: Path) -> None:
     assert (report.samples, report.already, report.remaining) == (4, 1, SAMPLES - 5)
     again = run(folder, where="shard == 'shard_000.tar'")
     assert (again.samples, again.already) == (0, 5)
-    assert len(list_exclusions(str(folder)).exclusions) == 2
+    assert len(listed_exclusions(folder).exclusions) == 2
 
 
 def test_a_shard_is_excluded_by_its_name(folder: Path) -> None:
     report = run(folder, keys=["shard_002.tar", "00003"])
     assert report.samples == 6
-    listed = list_exclusions(str(folder))
+    listed = listed_exclusions(folder)
     assert (listed.shards, listed.samples) == (("shard_002.tar",), 6)
     assert not [key for key in trained(folder) if key.startswith("shard_002.tar")]
 
@@ -137,10 +149,10 @@ def test_what_lint_finds_broken_is_excluded(tmp_path: Path) -> None:
     good = caption_samples(10, 5)
     write_shard(shard_path(tmp_path, 0), samples | {key: {"txt": parts["txt"]} for key, parts in good.items()})
     run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
-    report = exclude(ExcludeRequest(ref=DatasetRef(str(tmp_path)), lint=True))
+    report = run(tmp_path, lint=True)
     assert report.examples == ("shard_000.tar/03", "shard_000.tar/04")
     assert run(tmp_path, keys=["03"]).already == 1
-    assert exclude(ExcludeRequest(ref=DatasetRef(str(tmp_path)), lint=True)).samples == 0
+    assert run(tmp_path, lint=True).samples == 0
 
 
 def test_all_samples_are_never_excluded(folder: Path) -> None:
@@ -159,25 +171,25 @@ def test_entries_of_others_are_kept_and_listed(folder: Path) -> None:
     split = folder / ".nv-meta/split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [shard_000.tar/00001]"))
     run(folder, keys=["00003"])
-    listed = list_exclusions(str(folder))
+    listed = listed_exclusions(folder)
     assert (listed.others, listed.samples) == (("shard_000.tar/00001",), 2)
-    undo(str(folder))
-    assert list_exclusions(str(folder)).others == ("shard_000.tar/00001",)
+    undo_last_exclusion(str(folder))
+    assert listed_exclusions(folder).others == ("shard_000.tar/00001",)
 
 
 def test_a_prepare_keeps_exclusions_and_their_journal(folder: Path) -> None:
     run(folder, keys=["00003"])
     write_shard(shard_path(folder, 7), caption_samples(70, 5))
     run_prepare(PreparePlan(path=str(folder)))
-    assert list_exclusions(str(folder)).samples == 1
-    assert undo(str(folder)) is not None
-    assert list_exclusions(str(folder)).samples == 0
+    assert listed_exclusions(folder).samples == 1
+    assert undo_last_exclusion(str(folder))
+    assert listed_exclusions(folder).samples == 0
 
 
 KILLED = """
 import os, signal, sys
 from loader.dataset.exclusions import change
-from loader.inspect.exclude import ExcludeRequest, exclude, undo
+from loader.inspect import ExcludeRequest, exclude, undo_last_exclusion
 from loader.dataset.query import SampleQuery
 from loader.format import DatasetRef
 write, remove, left = change._write, None, int(sys.argv[3])
@@ -191,7 +203,7 @@ def count(*arguments):
 
 change._write = count
 if sys.argv[2] == "undo":
-    undo(sys.argv[1])
+    undo_last_exclusion(sys.argv[1])
 else:
     exclude(ExcludeRequest(ref=DatasetRef(sys.argv[1]), query=SampleQuery(keys=["00012"]), filter=sys.argv[4] or None))
 """
@@ -224,8 +236,8 @@ def test_a_kill_before_any_write_leaves_a_dataset_that_can_be_undone(folder: Pat
             break
         assert done.returncode == -signal.SIGKILL
         if action == "exclude":
-            while len(list_exclusions(str(folder)).exclusions) > 1:
-                undo(str(folder))
+            while len(listed_exclusions(folder).exclusions) > 1:
+                undo_last_exclusion(str(folder))
             assert len(trained(folder, **options)) == SAMPLES - 1
     assert writes >= 1
     assert len(found) == (SAMPLES - 1 if action == "undo" else SAMPLES - 2)
@@ -235,7 +247,7 @@ def test_a_kill_before_any_write_leaves_a_dataset_that_can_be_undone(folder: Pat
 def test_a_damaged_journal_is_named(folder: Path, damage: str) -> None:
     (folder / ".nv-meta/exclude.json").write_text(damage)
     with pytest.raises(FormatError, match="journal of energon exclude"):
-        undo(str(folder))
+        undo_last_exclusion(str(folder))
 
 
 # ----------------------------------------------------------------------------------------------------- files of keys

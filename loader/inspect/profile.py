@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import StorageError
-from ...training.stats.script_profile import PROFILE_VARIABLE
+from ..errors import StorageError
+from ..training.stats.script_profile import PROFILE_VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ def profile_script(
         arguments: Its arguments.
         steps: Number of micro-batches of each loader in the trace.
         trace: File for the trace of all loaders, in Chrome's format, which is replaced.
-        stats: File for their statistics as JSON, likewise; None writes none.
+        stats: File for the statistics of all loaders as JSON, which is replaced; None writes no file.
 
     Raises:
         StorageError: There is no such script, or a file cannot be written; if it is a folder, or has none, this is

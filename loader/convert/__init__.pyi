@@ -1,7 +1,8 @@
 # The public names of this package, each with the module that defines it.
 
-from .run import (
+from .resharding import (
     ReshardPlan as ReshardPlan,
     ReshardReport as ReshardReport,
     run_reshard as run_reshard,
 )
+from .rows.shard_plan import ShardLayout as ShardLayout

@@ -1,4 +1,4 @@
-"""Exclude samples of a dataset, or of the datasets of a metadataset."""
+"""Exclude samples of datasets that a query chooses or a lint finds broken, and list and undo exclusions."""
 
 from __future__ import annotations
 
@@ -8,15 +8,26 @@ from uuid import uuid4
 
 import numpy as np
 
-from ...arrays import IntArray
-from ...dataset.exclusions.change import ExclusionPlan, exclude_samples, included_samples, plan_exclusion
-from ...dataset.query import SampleQuery
-from ...errors import ConfigError, StorageError
-from ...format.dataset_ref import DatasetRef
-from ...metadataset.datasets import ChosenSamples, OpenDataset, choose_samples
-from ..lint import LintRequest, run_lint
-from ..stats import StatsRequest, collect_stats
-from .history import check_single, check_writable, open_prepared
+from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..dataset.exclusions.change import (
+    ExclusionPlan,
+    exclude_samples,
+    included_samples,
+    plan_exclusion,
+    undo_exclusion,
+)
+from ..dataset.exclusions.journal import Exclusion, ExclusionFiles
+from ..dataset.opening import dataset_at
+from ..dataset.query import SampleQuery
+from ..dataset.records import SingleFile
+from ..errors import ConfigError, StorageError
+from ..format.dataset_ref import DatasetRef
+from ..format.nv_meta import FOLDER
+from ..metadataset.datasets import ChosenSamples, OpenDataset, choose_samples, named_datasets
+from ..storage import RemoteStorage
+from .lint import LintRequest, run_lint
+from .stats import StatsRequest, collect_stats
 
 _MAX_SHOWN = 10
 
@@ -73,20 +84,7 @@ class ExcludeReport:
     dry_run: bool
 
 
-def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> ExcludeReport:
-    """Exclude samples of one dataset; see :func:`exclude_each`.
-
-    Raises:
-        ConfigError: The path is a metadataset, the query is invalid, or no sample would remain.
-        FormatError: A column or filter is damaged or stale.
-        StorageError: The dataset is not prepared, or a file cannot be written.
-    """
-    check_single(request.ref)
-    [report] = exclude_each(request, on_progress)
-    return report
-
-
-def exclude_each(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> list[ExcludeReport]:
+def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> list[ExcludeReport]:
     """Exclude samples of a dataset, or of each dataset of a metadataset; return a report for each one.
 
     All datasets are examined before the first one is changed, and each one is changed whole or not at all.
@@ -101,7 +99,7 @@ def exclude_each(request: ExcludeRequest, on_progress: Callable[[int, int], None
         StorageError: A dataset is not prepared, or a file cannot be written.
     """
     path = request.ref.path
-    opened = open_prepared(request.ref, split_parts=request.query.split_parts)
+    opened = _open_prepared(request.ref, split_parts=request.query.split_parts)
     chosen = _with_part(choose_samples(opened, request.query, at=path), request.duplicates)
     found = [_narrowed(one, request, on_progress) for one in chosen]
     searches = request.lint or request.duplicates is not None
@@ -113,7 +111,7 @@ def exclude_each(request: ExcludeRequest, on_progress: Callable[[int, int], None
     ]
     for one, plan in zip(chosen, plans, strict=True):
         if plan is not None and len(plan.numbers) and not request.dry_run:
-            check_writable(one.opened.folder)
+            _check_writable(one.opened.folder)
     group = uuid4().hex if len(chosen) > 1 and not request.dry_run else ""
     reports: list[ExcludeReport] = []
     for one, plan in zip(chosen, plans, strict=True):
@@ -218,3 +216,129 @@ def _copies(
     )
     groups = collect_stats(stats, on_progress).duplicate_numbers
     return np.sort(np.array([number for group in groups for number in group[1:]], np.int64))
+
+
+# Open the datasets whose samples are to be excluded, and check that they can be changed.
+
+
+def _open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) -> list[OpenDataset]:
+    """Open the dataset of a path, or the datasets of a metadataset.
+
+    Args:
+        ref: A prepared dataset, a single file of samples, or a metadataset.
+        split_parts: Only these split parts; of a metadataset, what its splits of these names read.
+
+    Raises:
+        ConfigError: The metadataset has faults.
+        FormatError: A single file is damaged or not indexed.
+        StorageError: A dataset is missing or not prepared.
+    """
+    named = named_datasets([DatasetRef.of(ref)], split_parts=split_parts)
+    return [OpenDataset(name=one.path, dataset=one, folder=dataset_at(one.ref)) for one in named]
+
+
+def _check_writable(folder: Dataset) -> None:
+    """Check that files about exclusions can be written.
+
+    Raises:
+        StorageError: The dataset is read-only.
+    """
+    storage, place = folder.storage, "" if isinstance(folder, SingleFile) else FOLDER
+    is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
+    if is_web_server or not storage.is_writable(place):
+        raise StorageError(
+            "samples of this dataset cannot be excluded: it is read-only",
+            path=storage.path(place),
+            hint="no dataset was changed; make it writable, or copy it",
+        )
+
+
+# Earlier exclusions.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedExclusions:
+    """The exclusions of a dataset.
+
+    Attributes:
+        path: The dataset.
+        samples: Number of samples that the split file excludes, those of whole shards included.
+        shards: Whole shards that the split file excludes.
+        filters: Filter → number of samples that it keeps.
+        exclusions: The entries of the journal, the oldest first.
+        others: Entries of the split file that the journal does not have.
+    """
+
+    path: str
+    samples: int
+    shards: tuple[str, ...]
+    filters: dict[str, int]
+    exclusions: tuple[Exclusion, ...]
+    others: tuple[str, ...]
+
+
+def undo_last_exclusion(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
+    """Undo the last exclusion of a dataset, or of the datasets of a metadataset.
+
+    Of a metadataset, that is the latest exclusion of any of its datasets; if it was made by one command for several
+    datasets, it is undone in all of them in which nothing was excluded since.
+
+    Returns:
+        Each changed dataset with the exclusion that was undone; empty if there was nothing to undo.
+
+    Raises:
+        ConfigError: A split file is invalid.
+        FormatError: A journal is damaged.
+        StorageError: A dataset is not prepared, or a file cannot be written.
+    """
+    opened = _open_prepared(ref)
+    folders = {(one.folder.path, one.dataset.ref.folder): one for one in opened}  # of several split files, one journal
+    last = [(one, _last_of(one)) for one in folders.values()]
+    at = max((entry.at for _, entry in last if entry is not None), default=None)
+    latest = next(((one, entry) for one, entry in last if entry is not None and entry.at == at), None)
+    if latest is None:
+        return []
+    chosen = [latest[0]]
+    if latest[1].group:
+        chosen = [one for one, entry in last if entry is not None and entry.group == latest[1].group]
+    for one in chosen:
+        _check_writable(one.folder)
+    undone: list[tuple[str, Exclusion]] = []
+    for one in chosen:
+        while (entry := undo_exclusion(one.folder)) is not None:
+            undone.append((one.dataset.path, entry))
+            following = _last_of(one)
+            if following is None or not entry.group or following.group != entry.group:
+                break
+    return undone
+
+
+def _last_of(one: OpenDataset) -> Exclusion | None:
+    journal = ExclusionFiles.of(one.folder).read_journal()
+    return journal[-1] if journal else None
+
+
+def list_exclusions(ref: DatasetRef | str) -> list[ListedExclusions]:
+    """List what is excluded from a dataset, or from each dataset of a metadataset.
+
+    Raises:
+        ConfigError: A split file is invalid.
+        FormatError: A journal or a filter is damaged.
+        StorageError: A dataset is not prepared.
+    """
+    return [_listed(one) for one in _open_prepared(ref)]
+
+
+def _listed(one: OpenDataset) -> ListedExclusions:
+    folder, files = one.folder, ExclusionFiles.of(one.folder)
+    journal = files.read_journal()
+    listed = folder.split.exclude if folder.split else ()
+    known = {name for entry in journal for name in entry.names}
+    return ListedExclusions(
+        path=one.dataset.path,
+        exclusions=journal,
+        shards=tuple(sorted(folder.split.excluded_shards())) if folder.split else (),
+        samples=len(folder.excluded_samples()) if folder.split else 0,
+        others=tuple(name for name in listed if name not in known),
+        filters={name: len(folder.open_filter(name)) for name in files.filter_names()},
+    )

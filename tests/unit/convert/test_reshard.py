@@ -12,6 +12,7 @@ import pytest
 
 from loader import build_filter_index
 from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
+from loader.convert.rows.shard_plan import ShardLayout
 from loader.dataset.dataset import Dataset
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
@@ -46,8 +47,10 @@ def keys_of(folder: Dataset) -> list[str]:
 
 
 def reshard(folder: Path, output: Path, **options: Any) -> ReshardReport:
-    options = {"samples_per_shard": 3, **options}
-    return run_reshard(ReshardPlan(ref=DatasetRef(str(folder)), output=str(output), **options))
+    named = ("shard_bytes", "samples_per_shard", "shuffle_seed", "split_ratio")
+    layout = {"samples_per_shard": 3} | {name: options.pop(name) for name in named if name in options}
+    plan = ReshardPlan(ref=DatasetRef(str(folder)), output=str(output), layout=ShardLayout(**layout), **options)
+    return run_reshard(plan)
 
 
 def samples_of(folder: Path) -> dict[str, dict[str, bytes]]:

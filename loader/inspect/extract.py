@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...convert.exporting import file_name
-from ...dataset.dataset import PartPlace
-from ...dataset.query import unknown_key_error
-from ...dataset.records import as_bytes
-from ...errors import ConfigError, StorageError
-from ...format.dataset_ref import DatasetRef
-from ...format.documents.messages import did_you_mean
-from ...metadataset.datasets import OpenDataset, named_datasets, open_datasets
+from ..convert.exporting import file_name
+from ..dataset.dataset import PartPlace
+from ..dataset.query import unknown_key_error
+from ..dataset.records import as_bytes
+from ..errors import ConfigError, StorageError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.messages import did_you_mean
+from ..metadataset.datasets import OpenDataset, named_datasets, open_datasets
 
 _MAX_NAMED = 20
 _MAX_SAMPLES = 3

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...accounting import Account
-from ...arrays import IntArray
-from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
-from ...dataset.query import Compute, DatasetValues, SampleQuery, find_samples
-from ...errors import ConfigError
-from ...format.carry import COLUMNS, FILTERS, NewOrder, OldDataset, carried_values
-from ...format.dataset_ref import DatasetRef
-from ...format.documents import command_for_folder
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...format.index.layout import ShardEntry
-from ...format.nv_meta import DATASET_YAML, FOLDER
-from ...format.tar.names import printable
-from ...storage import is_url, read_document
-from ..importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
-from ..importing.run import run_import
-from ..rows.shard_plan import ShardLayout
-from ..sources.dataset import (
+from ..accounting import Account
+from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.query import Compute, DatasetValues, SampleQuery, find_samples
+from ..errors import ConfigError
+from ..format.carry import Carried, NewOrder, OldDataset
+from ..format.dataset_ref import DatasetRef
+from ..format.documents import command_for_folder
+from ..format.documents.providers import data_path, is_metadataset, is_record_file
+from ..format.index.layout import ShardEntry
+from ..format.nv_meta import DATASET_YAML, FOLDER
+from ..format.tar.names import printable
+from ..storage import FileInfo, is_url, read_document
+from .importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
+from .importing.run import run_import
+from .rows.shard_plan import ShardLayout
+from .sources.dataset import (
     DatasetSource,
     is_prepared_dataset,
     kept_parts,
@@ -73,16 +72,16 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     if not len(samples):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions")
     warnings = _missing_fields(folder, names)
-    if plan.split_ratio is None and (overlapping := splits_of_samples(folder).overlapping):
+    if plan.layout.split_ratio is None and (overlapping := splits_of_samples(folder).overlapping):
         warnings.append(f"{overlapping:,} samples are in several split parts, and stay in the first of them")
     order = None if plan.sort_by is None else sorted_rows(folder, samples, plan.sort_by, plan.query.compute)
-    layout = replace(_layout(plan), order=order)
+    layout = replace(plan.layout, order=order)
     source = DatasetSource(
         ref=ref,
         samples=samples,
         keep_parts=plan.keep_parts,
         drop_parts=plan.drop_parts,
-        keeps_splits=plan.split_ratio is None,
+        keeps_splits=plan.layout.split_ratio is None,
     )
     # Account for samples without a chosen part.
     account = Account()
@@ -95,17 +94,24 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     if plan.strict:
         account.check_complete(at=plan.output)
     # Write the shards; columns and filters follow the new order.
-    carried = _CarriedValues(folder, samples)
+    carried = Carried()
+    of_parts = folder.split.sample_filters.values() if folder.split else ()  # parts have shards of their own then
+
+    def carry(written: WrittenRows) -> None:
+        old = OldDataset(folder.path, folder.storage, folder.index.shards)
+        order = NewOrder([old], [(0, samples[written.order])], _shards(written))
+        carried.write(order, written.storage, without_filters=of_parts)
+
     written = run_import(
-        _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carried.write
+        _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carry
     )
     account.merge(written.account)
     return ReshardReport(
         written=replace(written, account=account),
         excluded=0 if plan.query.excluded else _count_excluded(folder, plan.query, len(chosen)),
         without_parts=len(inner) - len(samples),
-        columns=tuple(carried.names[COLUMNS.word]),
-        filters=tuple(carried.names[FILTERS.word]),
+        columns=tuple(carried.columns),
+        filters=tuple(carried.filters),
         warnings=(*warnings, *carried.warnings),
     )
 
@@ -123,17 +129,8 @@ def _reshard_tars(plan: ReshardPlan, on_progress: ProgressCallback | None) -> Re
         if value is not None:
             raise ConfigError(f"{name} needs the index of a prepared dataset", at=path, hint=command_for_folder(path))
     source = DatasetSource(ref=plan.ref, keep_parts=plan.keep_parts, drop_parts=plan.drop_parts)
-    written = run_import(_import_plan(plan, source, _layout(plan), {}), on_progress=on_progress)
+    written = run_import(_import_plan(plan, source, plan.layout, {}), on_progress=on_progress)
     return ReshardReport(written=written, excluded=0, without_parts=0, columns=(), filters=(), warnings=())
-
-
-def _layout(plan: ReshardPlan) -> ShardLayout:
-    return ShardLayout(
-        shard_bytes=plan.shard_bytes,
-        samples_per_shard=plan.samples_per_shard,
-        split_ratio=plan.split_ratio,
-        shuffle_seed=plan.shuffle_seed,
-    )
 
 
 def _import_plan(plan: ReshardPlan, source: DatasetSource, layout: ShardLayout, files: dict[str, str]) -> ImportPlan:
@@ -211,11 +208,8 @@ class ReshardPlan:
     Attributes:
         ref: A prepared dataset, a folder of tar shards without metadata, or one tar shard.
         output: Path or URL of the new dataset, a new or empty folder, or that of an interrupted reshard.
-        shard_bytes: A shard ends before the sample that would exceed this size.
-        samples_per_shard: Most samples of a shard.
-        shuffle_seed: Seed of a new order of all samples; None keeps the order.
+        layout: Sizes, order and split of the new shards; without a split ratio, each sample keeps its part.
         sort_by: ``"key"``, or the name of a column or value: samples are sorted by it, those without a value last.
-        split_ratio: Share of each new split part; None keeps the part of each sample.
         query: The samples.
         keep_parts: Only parts that match one of these patterns, as in shells; empty for all.
         drop_parts: No parts that match one of these.
@@ -226,11 +220,8 @@ class ReshardPlan:
 
     ref: DatasetRef
     output: str
-    shard_bytes: int = 10**9
-    samples_per_shard: int = 10_000
-    shuffle_seed: int | None = None
+    layout: ShardLayout = field(default_factory=ShardLayout)
     sort_by: str | None = None
-    split_ratio: Mapping[str, float] | None = None
     query: SampleQuery = field(default_factory=lambda: SampleQuery(excluded=False))
     keep_parts: tuple[str, ...] = ()
     drop_parts: tuple[str, ...] = ()
@@ -260,43 +251,13 @@ class ReshardReport:
     warnings: tuple[str, ...]
 
 
-class _CarriedValues:
-    """The columns and filters of a dataset, for a new one that has some of its samples."""
-
-    def __init__(self, folder: Dataset, samples: IntArray) -> None:
-        self._folder = folder
-        self._samples = samples
-        self.names: dict[str, list[str]] = {COLUMNS.word: [], FILTERS.word: []}
-        self.warnings: list[str] = []
-
-    def write(self, written: WrittenRows) -> None:
-        """Write them to a dataset that is not committed yet; damaged and stale ones stay behind, with a warning."""
-        old = OldDataset(self._folder.path, self._folder.storage, self._folder.index.shards)
-        order = NewOrder([old], [(0, self._samples[written.order])], _shards(written))
-        of_parts = self._folder.split.sample_filters.values() if self._folder.split else ()
-        for values in carried_values(order):
-            if values.kind is FILTERS and values.name in of_parts:
-                continue  # parts have shards of their own now
-            if isinstance(values.write, str):
-                self.warnings.append(values.write)
-            else:
-                values.write(written.storage, values.stem)
-                self.names[values.kind.word].append(values.name)
-
-
 def _shards(written: WrittenRows) -> list[ShardEntry]:
     """Return the shards that the new index will have; columns name them."""
     shards, first = [], 0
     for name, size_bytes, _, samples in written.files:
         shards.append(
-            ShardEntry(
-                name=name,
-                size_bytes=size_bytes,
-                mtime_ns=0,
-                samples=samples,
-                first_sample=first,
-                end_offset=size_bytes,
-                plain=True,
+            ShardEntry.of_file(
+                FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0), samples=samples, first_sample=first
             )
         )
         first += samples

@@ -1,0 +1,209 @@
+"""Files and folders that appear whole at the end of a command, or not at all, and the shards that they take."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from typing import BinaryIO, Literal, Self
+
+from ...dataset.dataset import Dataset
+from ...errors import ConfigError, StorageError
+from ...format.index.layout import ShardEntry
+from ...format.nv_meta import INFO_JSON
+from ...format.unfinished import remember_command, remove_leftovers
+from ...storage import COMMAND_FILE, LocalStorage, Storage, is_url, partials_of, raise_storage_error, temporary_name
+
+ShardSource = Literal["reference", "link", "copy"]
+
+_COPY_BYTES = 16 << 20
+
+
+class NewOutput:
+    """A folder that is filled under another name, and takes its own at the end of the block.
+
+    After an error, nothing has the name. Subclasses that write one file set :attr:`is_file`.
+
+    Args:
+        path: A new or empty folder of this machine; or a new file.
+        sources: Paths of what it is made of, which must not contain it.
+
+    Raises:
+        ConfigError: The path is a URL, or inside of a source.
+        StorageError: It exists, or cannot be written.
+    """
+
+    is_file = False
+
+    def __init__(self, path: str, sources: Iterable[str] = ()) -> None:
+        if is_url(path):
+            raise ConfigError(
+                "this is written to a folder of this machine", at=path, hint="write it here, then copy it there"
+            )
+        self.path = os.path.abspath(path)
+        is_folder = os.path.isdir(self.path) and not self.is_file
+        first = min(os.listdir(self.path), default=None) if is_folder else None
+        if first is not None or (os.path.lexists(self.path) and not is_folder):
+            expected = "a new file" if self.is_file else "a new or empty folder"
+            found = "a folder" if os.path.isdir(self.path) else "a file"
+            raise StorageError(
+                f"expected {expected}, found {found if first is None else f'{first} in it'}: nothing is overwritten",
+                path=self.path,
+                hint="name another one",
+            )
+        check_outside(path, sources)
+        self.folder = temporary_name(self.path)
+        self._open = ExitStack()
+        with self._writing():
+            os.makedirs(self.folder)
+            remember_command(self.folder)
+            if self.is_file:
+                file = os.path.join(self.folder, os.path.basename(self.path))
+                self.file: BinaryIO = self._open.enter_context(open(file, "xb"))  # noqa: SIM115
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            with self._writing():
+                # Complete the files; after an error, only close them.
+                with self._open:
+                    if kind is None:
+                        self._finish()
+                if kind is None:
+                    self._publish()
+        finally:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _finish(self) -> None:
+        """Complete the files."""
+
+    def _publish(self) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.folder, COMMAND_FILE))
+        if self.is_file:
+            os.link(self.file.name, self.path)  # fails if the name is taken
+        else:
+            os.replace(self.folder, self.path)  # over an empty folder
+        # Remove what this run and killed ones with the same output have left.
+        for partial in partials_of(self.path):
+            shutil.rmtree(partial, ignore_errors=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Raise an ``OSError`` as a ``StorageError`` about the output."""
+        try:
+            yield
+        except OSError as error:
+            raise_storage_error("write", error.filename or self.path, error)
+
+
+def check_outside(output: str, sources: Iterable[str]) -> None:
+    """Raise a ``ConfigError`` if an output is one of some folders, or inside of one.
+
+    The next run, and each later one on that folder, would take the new shards for samples.
+
+    Args:
+        output: Path or URL of the new dataset.
+        sources: Paths or URLs of what it is made of.
+    """
+    if is_url(output) or os.path.isfile(output):  # a file is refused anyway
+        return
+    target = os.path.join(os.path.realpath(output), "")
+    for path in sources:
+        if not is_url(path) and os.path.isdir(path) and target.startswith(os.path.join(os.path.realpath(path), "")):
+            raise ConfigError(
+                "the new dataset would be inside of the folder that it is made of",
+                at=output,
+                hint=f"name a folder outside of {path}",
+            )
+
+
+def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_files: bool = False) -> None:
+    """Check that a folder is new or empty; remove what a finished run has left in a prepared dataset.
+
+    Args:
+        storage: The folder.
+        work_folder: Folder of the records of unfinished runs.
+        hint: What to do if it is a dataset.
+        may_have_files: Only check that it is no dataset.
+
+    Raises:
+        ConfigError: It has files, or is a prepared dataset.
+        StorageError: It is a file.
+    """
+    path = storage.path("")
+    if storage.exists(INFO_JSON):
+        remove_leftovers(storage, work_folder)
+        raise ConfigError("this folder is a prepared dataset", at=path, hint=hint)
+    if may_have_files:
+        return
+    if isinstance(storage, LocalStorage) and not os.path.isdir(path):
+        if os.path.lexists(path):
+            raise StorageError("expected a folder, found a file", path=path, hint="name another folder")
+        return
+    first = next(iter(storage.list("")), None)
+    if first is not None:
+        raise ConfigError(f"expected a new or empty folder, found {first.name}", at=path, hint="name another folder")
+
+
+def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource, *, final: str) -> None:
+    """Create a shard of a dataset in a new folder; the time of change of a copy is that of the copy.
+
+    Args:
+        folder: The dataset.
+        shard: Its shard.
+        path: The new file.
+        how: By a symbolic link, a hard link, which takes no space and shares later changes, or a copy.
+        final: Folder that the new file will be in, from which a relative link leads.
+
+    Raises:
+        ConfigError: The dataset is in an object store, to whose files no link can lead.
+        FormatError: The shard has changed since it was indexed.
+        StorageError: The shard is missing, or cannot be linked to or copied.
+    """
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    storage = folder.storage
+    if how == "copy":
+        with folder.open_shard(shard) as source, open(path, "xb") as file:
+            size_bytes = shard.size_bytes
+            starts = range(0, size_bytes, _COPY_BYTES)
+            file.writelines(source.read_at(start, min(_COPY_BYTES, size_bytes - start)) for start in starts)
+            missing = size_bytes - file.tell()
+        if missing:
+            raise StorageError(
+                f"this shard ended {missing} bytes early while it was copied",
+                path=storage.path(shard.name),
+                hint="run energon lint on the dataset",
+            )
+        return
+    check_linkable(folder)
+    if storage.stat(shard.name) != shard.info:
+        folder.open_shard(shard).close()  # compares headers: another time alone is no fault
+    target = os.path.realpath(storage.path(shard.name))
+    try:
+        if how == "link":
+            os.link(target, path)
+        else:
+            os.symlink(os.path.relpath(target, os.path.realpath(final)), path)
+    except OSError as error:
+        if how == "link" and error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP):
+            raise StorageError(
+                f"this file cannot have a hard link in the new folder: {os.strerror(error.errno)}",
+                path=target,
+                hint="copy the shards; energon merge can also make symbolic links (--reference)",
+            ) from error
+        raise_storage_error("create this link", path, error)
+
+
+def check_linkable(folder: Dataset) -> None:
+    """Raise a ``ConfigError`` if links to the shards of a dataset are impossible."""
+    if not isinstance(folder.storage, LocalStorage):
+        raise ConfigError(
+            "files of an object store cannot be linked to",
+            at=folder.path,
+            hint="copy them (merge: --copy), or mix the datasets in a metadataset, which copies nothing",
+        )

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from loader.compat.webdataset_factory import prepare_dataset
 from loader.errors import ConfigError, FormatError, StorageError, WorkerError
 from loader.format.cluster.part_plan import PART_PLAN
 from loader.format.cluster.share import Part
@@ -26,7 +27,6 @@ from loader.format.prepare.part import PartReport, run_part
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.storage import open_storage
-from loader.training.factories.webdataset_factory import prepare_dataset
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,

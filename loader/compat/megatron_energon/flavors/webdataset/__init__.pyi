@@ -1,0 +1,12 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import BaseWebdatasetFactory as BaseWebdatasetFactory
+from loader import DefaultDecoderWebdatasetFactory as DefaultDecoderWebdatasetFactory
+from loader import DefaultGenericWebdatasetFactory as DefaultGenericWebdatasetFactory
+from loader import EmptyDatasetError as EmptyDatasetError
+from loader import JoinedWebdatasetFactory as JoinedWebdatasetFactory
+from loader import SampleDecoder as SampleDecoder
+from loader import StandardWebdatasetFactory as StandardWebdatasetFactory
+from loader.av.av_data import AVData as AVData
+from loader.av.av_decoder import AVDecoder as AVDecoder
+from megatron.energon.flavors.webdataset.config import MAIN_FOLDER_NAME as MAIN_FOLDER_NAME
+from megatron.energon.flavors.webdataset.metadata import WebdatasetMeta as WebdatasetMeta

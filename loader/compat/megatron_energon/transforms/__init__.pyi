@@ -1,0 +1,12 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from megatron.energon.transforms.custom import CustomTransform as CustomTransform
+from megatron.energon.transforms.mappers import CenterCropMapper as CenterCropMapper
+from megatron.energon.transforms.mappers import RandomCropMapper as RandomCropMapper
+from megatron.energon.transforms.mappers import RandomHorizontalFlipMapper as RandomHorizontalFlipMapper
+from megatron.energon.transforms.mappers import RandomPerspectiveMapper as RandomPerspectiveMapper
+from megatron.energon.transforms.mappers import RandomResizedCropMapper as RandomResizedCropMapper
+from megatron.energon.transforms.mappers import RandomRotationMapper as RandomRotationMapper
+from megatron.energon.transforms.mappers import RandomVerticalFlipMapper as RandomVerticalFlipMapper
+from megatron.energon.transforms.mappers import ResizeMapper as ResizeMapper
+from megatron.energon.transforms.mappers import TransformMapper as TransformMapper
+from megatron.energon.transforms.merge import MergeTransform as MergeTransform

@@ -1,1 +1,1 @@
-"""Dataset classes, paths and names for code written for megatron-energon; ``docs/explanation/compatibility.md`` is the map."""
+"""Dataset classes and names for code written for megatron-energon: see ``docs/explanation/compatibility.md``."""

@@ -34,24 +34,10 @@ else:
     # Without the class that needs Lightning: `import *` must not import it.
     __all__ = [name for name in _NAMES if name != "MegatronDataModule"]
 
-    _SUBMODULES = frozenset(
-        {
-            *(name.partition(".")[0] for name in MODULES),
-            "dataset_config",
-            "errors",
-            "eyaml",
-            "fork_hook",
-            "rng",
-            "savable_loader",
-            "state",
-            "typed_converter",
-        }
-    )
+    _SUBMODULES = frozenset(name.partition(".")[0] for name in MODULES)
 
     def __getattr__(name: str) -> Any:
-        if name in ("get_loader", "get_savable_loader"):  # with another default
-            value = getattr(import_module(".savable_loader", __name__), name)
-        elif name in _NAMES:
+        if name in _NAMES:
             home, original = origin_of(name)
             value = getattr(import_module(home), original)
         elif name in _SUBMODULES:  # code for megatron-energon uses submodules without importing them

@@ -1,4 +1,4 @@
-"""The modules of ``megatron.energon`` that only provide names of this library under the paths of existing code.
+"""The submodules of ``megatron.energon``: names of this library under the paths that existing code imports.
 
 Importing one makes it from the tables in ``names.toml``. Type checkers read the stubs next to this file, which
 ``ENERGON_WRITE_GOLDEN=1 pytest tests/unit/compat/test_megatron_energon.py`` writes from them.
@@ -53,7 +53,7 @@ class _AliasModule(ModuleType):
         places: dict[str, tuple[ModuleType, str]] = vars(self).setdefault("__places__", {})
         old = vars(self).get(name)
         home, defined = sys.modules.get(getattr(old, "__module__", None) or ""), getattr(old, "__name__", name)
-        if name not in places and home is not None and old is not None and vars(home).get(defined) is old:
+        if name not in places and home not in (None, self) and old is not None and vars(home).get(defined) is old:
             places[name] = home, defined
         if name in places:
             setattr(*places[name], value)

@@ -2,7 +2,8 @@
 from loader import DecodeFileStore as DecodeFileStore
 from loader import JsonlFileStore as JsonlFileStore
 from loader import SystemFileStore as SystemFileStore
+from loader.compat.dataset_facts import INDEX_SQLITE_FILENAME as INDEX_SQLITE_FILENAME
+from loader.format.nv_meta import FOLDER as _FOLDER
+MAIN_FOLDER_NAME = _FOLDER
 from loader.stores.dataset_file_store import DatasetFileStore as _DatasetFileStore
 WebdatasetFileStore = _DatasetFileStore
-from megatron.energon.flavors.webdataset.config import INDEX_SQLITE_FILENAME as INDEX_SQLITE_FILENAME
-from megatron.energon.flavors.webdataset.config import MAIN_FOLDER_NAME as MAIN_FOLDER_NAME

@@ -39,5 +39,5 @@ from loader import VidQASample as VidQASample
 from loader import VidQAWebdataset as VidQAWebdataset
 from loader.av.av_data import AVData as AVData
 from loader.av.av_decoder import AVDecoder as AVDecoder
+from loader.compat.webdataset_factory import WebdatasetMeta as WebdatasetMeta
 from loader.samples.sample_dataclass import PinMemoryMixin as PinMemoryMixin
-from megatron.energon.flavors.webdataset.metadata import WebdatasetMeta as WebdatasetMeta

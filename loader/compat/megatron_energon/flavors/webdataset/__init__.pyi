@@ -8,5 +8,6 @@ from loader import SampleDecoder as SampleDecoder
 from loader import StandardWebdatasetFactory as StandardWebdatasetFactory
 from loader.av.av_data import AVData as AVData
 from loader.av.av_decoder import AVDecoder as AVDecoder
-from megatron.energon.flavors.webdataset.config import MAIN_FOLDER_NAME as MAIN_FOLDER_NAME
-from megatron.energon.flavors.webdataset.metadata import WebdatasetMeta as WebdatasetMeta
+from loader.compat.webdataset_factory import WebdatasetMeta as WebdatasetMeta
+from loader.format.nv_meta import FOLDER as _FOLDER
+MAIN_FOLDER_NAME = _FOLDER

@@ -1,3 +1,4 @@
 # Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
 from loader import DefaultGenericWebdatasetFactory as DefaultGenericWebdatasetFactory
-from megatron.energon.flavors.webdataset.config import MAIN_FOLDER_NAME as MAIN_FOLDER_NAME
+from loader.format.nv_meta import FOLDER as _FOLDER
+MAIN_FOLDER_NAME = _FOLDER

@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from .custom import CustomTransform
-from .mappers import (
+from .transform_mappers import (
     CenterCropMapper,
+    CustomTransform,
     RandomCropMapper,
     RandomHorizontalFlipMapper,
     RandomPerspectiveMapper,
@@ -23,8 +23,6 @@ from .mappers import (
     ResizeMapper,
     TransformMapper,
 )
-
-__all__ = ["MergeTransform"]
 
 _MAPPERS: tuple[type[TransformMapper[Any]], ...] = (
     ResizeMapper,

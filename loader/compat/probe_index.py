@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from av.container import InputContainer
 
-__all__ = ["AVProbeIndex", "AVProbeIndexEntry"]
-
 
 @dataclass(frozen=True, slots=True)
 class AVProbeIndexEntry:

@@ -11,18 +11,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = [
-    "CenterCropMapper",
-    "RandomCropMapper",
-    "RandomHorizontalFlipMapper",
-    "RandomPerspectiveMapper",
-    "RandomResizedCropMapper",
-    "RandomRotationMapper",
-    "RandomVerticalFlipMapper",
-    "ResizeMapper",
-    "TransformMapper",
-]
-
 TTransform = TypeVar("TTransform")
 Matrix = npt.NDArray[np.float64]
 Size = npt.NDArray[np.int64]
@@ -346,3 +334,7 @@ def _padding(padding: Any) -> tuple[int, int, int, int]:
     if len(sides) == 4:
         return sides[0], sides[1], sides[2], sides[3]
     return sides[0], sides[-1], sides[0], sides[-1]
+
+
+class CustomTransform(TransformMapper[TTransform], ABC):
+    """A transform of one's own for :class:`MergeTransform`: override ``apply_transform``."""

@@ -1,61 +1,22 @@
-"""Functions and types that only code written for megatron-energon uses; ``megatron.energon`` re-exports them.
-
-They cover the kind of a dataset, media filters and media metadata. The rest of the library has its own types for these.
-"""
+"""Media filters and media metadata under the names of megatron-energon. The library has its own types for these."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from enum import Enum, StrEnum
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
-from ..errors import ConfigError, StorageError
-from ..format.documents.providers import data_path, format_of
+from ..errors import ConfigError
 from ..format.media.extraction import BrokenMedia, FileRegion, extract_media, may_be_media
 from ..format.media.kind import MediaFilter, parse_patterns
-from ..format.media.metadata import (
-    MediaMetadata,
-    MediaMetadataType,
-    decode_media_metadata as deserialize_media_metadata,
-    encode_media_metadata as serialize_media_metadata,
-)
-from ..format.nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
+from ..format.media.metadata import MediaMetadata
 from ..format.prepare.media_folder import prepare_media_folder
-from ..metadataset.joins.prepare_join import JoinReport
-from ..metadataset.joins.prepare_metadataset import prepare_metadataset as prepare_joins
 from ..storage import open_parent, open_storage
 
 if TYPE_CHECKING:
     from ..storage import ReadableFile
-
-__all__ = [
-    "EnergonDatasetType",
-    "MediaFilterConfig",
-    "MediaFilterStrategy",
-    "MediaMetadataType",
-    "deserialize_media_metadata",
-    "get_dataset_type",
-    "prepare_filesystem_dataset",
-    "prepare_metadataset",
-    "serialize_media_metadata",
-]
-
-
-def prepare_metadataset(path: str | os.PathLike[str]) -> tuple[JoinReport, ...]:
-    """Prepare all joins of a metadataset, and write the files that megatron-energon reads where they can express them.
-
-    Args:
-        path: The metadataset.
-
-    Returns:
-        A report for each join, in order.
-
-    Raises:
-        ConfigError: As :func:`loader.prepare_metadataset`; likewise the other errors.
-    """
-    return prepare_joins(path, compat=None)
 
 
 class _InMemory:
@@ -184,40 +145,3 @@ def prepare_filesystem_dataset(
     plain_filter = MediaFilter(strategy=media_filter.strategy, patterns=media_filter.patterns)
     workers = max(1, min(workers, os.cpu_count() or 1))
     return prepare_media_folder(open_storage(root_path), plain_filter, workers=workers).collected
-
-
-class EnergonDatasetType(Enum):
-    """Kinds of datasets."""
-
-    METADATASET = "metadataset"
-    WEBDATASET = "webdataset"
-    JSONL = "jsonl"
-    BINIDX = "binidx"
-    PARQUET = "parquet"
-    FILESYSTEM = "filesystem"
-    INVALID = "invalid"
-
-
-def get_dataset_type(path: str | os.PathLike[str]) -> EnergonDatasetType:
-    """Return the kind of a dataset, without opening it.
-
-    Returns:
-        ``FILESYSTEM`` for a folder that ``energon prepare-media`` has prepared; ``INVALID`` if the path is no prepared
-        dataset.
-
-    >>> get_dataset_type("/no/such/folder").value
-    'invalid'
-    """
-    text = data_path(os.fspath(path))
-    try:
-        if format_of(text) != "folder":
-            storage, name = open_parent(text.rstrip("/"))
-            if not storage.exists(name):
-                return EnergonDatasetType.INVALID
-            return EnergonDatasetType(format_of(text))
-        exists = open_storage(text).exists
-        if exists(INFO_JSON) or exists(INFO_YAML):
-            return EnergonDatasetType.WEBDATASET
-        return EnergonDatasetType.FILESYSTEM if exists(INDEX_SQLITE) else EnergonDatasetType.INVALID
-    except StorageError:  # a URL that this machine cannot read
-        return EnergonDatasetType.INVALID

@@ -5,15 +5,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = [
-    "DataclassForkMixin",
-    "ForkMixin",
-    "WeakCallbacks",
-    "after_in_child_fork_hook",
-    "after_in_parent_fork_hook",
-    "before_fork_hook",
-]
-
 _Callback = Callable[..., Any]
 
 

@@ -8,17 +8,8 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from loader.errors import ConfigError, EnergonError
-from loader.format.compat.sqlite_index import MEDIA_TABLES, TABLES, UNIQUE_KEYS, disk_error
-
-__all__ = [
-    "DuplicateSampleKeyError",
-    "IndexAggregatable",
-    "IndexMediaMetadata",
-    "IndexSample",
-    "IndexSamplePart",
-    "SqliteIndexWriter",
-]
+from ..errors import ConfigError, EnergonError
+from ..format.compat.sqlite_index import MEDIA_TABLES, TABLES, UNIQUE_KEYS, disk_error
 
 
 class IndexAggregatable:

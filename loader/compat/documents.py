@@ -3,19 +3,20 @@
 import collections.abc
 import importlib
 import inspect
+import os
 import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, BinaryIO, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from loader.errors import ConfigError
-from loader.format.documents.dataset_config import is_own_module
-from loader.samples.trust import is_trusted, refuse
-from loader.storage.epath import EPath
-
-__all__ = ["EPath", "JsonParser", "JsonValueError"]
+from ..errors import ConfigError
+from ..format.documents.dataset_config import is_own_module
+from ..format.documents.yaml_document import parse_yaml
+from ..samples.trust import is_trusted, refuse
+from ..storage import open_parent
+from ..storage.epath import EPath
 
 T = TypeVar("T")
 
@@ -193,3 +194,63 @@ def _is_plain(value: Any, kind: Any) -> bool:
 
 def _fault(message: str, place: str) -> JsonValueError:
     return JsonValueError(message, at=place.removeprefix(".") or None)
+
+
+def load_yaml(stream: BinaryIO | bytes) -> Any:
+    """Parse a YAML (or JSON) document.
+
+    Raises:
+        ConfigError: It is not valid YAML.
+
+    >>> load_yaml(b"a: [1, 2.5, yes]")
+    {'a': [1, 2.5, True]}
+    """
+    content = stream if isinstance(stream, bytes) else stream.read()
+    return parse_yaml(content.decode("utf-8", "replace"), file=getattr(stream, "name", "the document"))
+
+
+def load_yaml_json(path: str | os.PathLike[str]) -> Any:
+    """Parse a YAML or JSON file.
+
+    Raises:
+        ConfigError: It is not valid YAML.
+        StorageError: It cannot be read.
+    """
+    storage, name = open_parent(path)
+    return parse_yaml(storage.read(name).decode("utf-8", "replace"), file=storage.path(name))
+
+
+def load_config(
+    path: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    default_type: Callable[..., T],
+    default_kwargs: Mapping[str, Any] | None = None,
+    parser: JsonParser | None = None,
+) -> T:
+    """Create an object from a YAML or JSON file, or from a dict.
+
+    Args:
+        path: The file, or its content.
+        default_type: Class or function to call with the values of the file, if the file names none by ``__module__``
+            and ``__class__``.
+        default_kwargs: Values for arguments that the file does not have.
+        parser: Converts the values; by default one that refuses unknown arguments and code of other libraries.
+
+    Raises:
+        ConfigError: The file is not valid YAML; or an argument is missing, unknown or of another type.
+        StorageError: The file cannot be read.
+        TrustError: The file names code, and the parser does not trust it.
+
+    >>> from megatron.energon.flavors.webdataset.structs import WebdatasetInfo
+    >>> load_config({"shard_counts": {"s.tar": 3}}, default_type=WebdatasetInfo)
+    WebdatasetInfo(energon_version=None, shard_counts={'s.tar': 3})
+    """
+    if isinstance(path, Mapping):
+        content = path
+    else:
+        storage, name = open_parent(path)
+        file = storage.path(name)
+        content = parse_yaml(storage.read(name).decode("utf-8", "replace"), file=file) or {}
+        if not isinstance(content, Mapping):
+            raise ConfigError(f"expected a mapping, found {type(content).__name__}", file=file)
+    return (parser or JsonParser()).raw_to_instance({**(default_kwargs or {}), **content}, default_type)

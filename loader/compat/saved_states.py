@@ -1,46 +1,15 @@
+"""The states that megatron-energon saves, and loaders with its default of forked workers."""
+
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-import loader
-from loader.pipeline.contract.stage import SavableDataset
-from loader.pipeline.contract.user_state import FlexState
-from loader.pipeline.contract.worker_config import WorkerConfig
-from loader.pipeline.failures.sample_name import default_get_batch_keys
-from loader.pipeline.stages.batch import BatchDataset
-from loader.pipeline.stages.gc import GC_DEFAULT_EVERY_N_ITER, GcDataset
-from loader.samples.sample_dataclass import edataclass
-from loader.stores.cache_pool import CachePool
-from loader.training.loaders.data_loader import DataLoader, SavableDataLoader
-from loader.training.workers.watchdog import WatchdogDataset
-
-from .flavors.base_dataset import State
-from .rng import SystemRngState
-
-__all__ = [
-    "GC_DEFAULT_EVERY_N_ITER",
-    "BasicDataLoader",
-    "BatchDataset",
-    "CachePool",
-    "DataLoader",
-    "GcDataset",
-    "SavableCheckpoint",
-    "SavableDataLoader",
-    "SavableDataLoaderState",
-    "SavableDataset",
-    "SavableDatasetCheckpoint",
-    "SavableDatasetState",
-    "WatchdogDataset",
-    "WorkerConfig",
-    "default_get_batch_keys",
-    "edataclass",
-    "get_loader",
-    "get_savable_loader",
-]
-
-BasicDataLoader = DataLoader
+from ..pipeline.contract.user_state import FlexState
+from ..samples.sample_dataclass import ExtendableDataclassMixin
+from ..training.loaders.get_loader import get_loader as _get_loader, get_savable_loader as _get_savable_loader
+from .generators import SystemRngState
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -60,11 +29,21 @@ def _with_forked_workers(build: Callable[P, T]) -> Callable[P, T]:
     return with_forked_workers
 
 
-get_loader = _with_forked_workers(loader.get_loader)
-get_savable_loader = _with_forked_workers(loader.get_savable_loader)
+get_loader = _with_forked_workers(_get_loader)
+get_savable_loader = _with_forked_workers(_get_savable_loader)
 
 
-# The states that megatron-energon saves, which lists of safe globals name.
+@dataclass(slots=True)
+class State(ExtendableDataclassMixin):
+    """Base of the states that megatron-energon saves. States of this library are plain data."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SliceState:
+    """A position in a slice of a shard, as megatron-energon saves it. States of this library are plain data."""
+
+    index: int
+    current: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,3 +79,15 @@ class SavableDataLoaderState(State):
     worker_states: list[Any]
     next_worker_id: int
     micro_batch_size: int | None
+
+
+# Pickles and lists of safe globals name these classes as megatron-energon does.
+for _class, _module in (
+    (State, "flavors.base_dataset"),
+    (SliceState, "flavors.webdataset.sample_loader"),
+    (SavableDatasetState, "savable_loader"),
+    (SavableDatasetCheckpoint, "savable_loader"),
+    (SavableCheckpoint, "savable_loader"),
+    (SavableDataLoaderState, "savable_loader"),
+):
+    _class.__module__ = f"megatron.energon.{_module}"

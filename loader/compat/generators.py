@@ -11,10 +11,8 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from loader.errors import StateError
-from loader.pipeline.contract.worker_config import WorkerConfig
-
-__all__ = ["SystemRng", "SystemRngState", "WorkerConfig", "WorkerRng"]
+from ..errors import StateError
+from ..pipeline.contract.worker_config import WorkerConfig
 
 T = TypeVar("T")
 
@@ -32,6 +30,9 @@ class SystemRngState:
     torch: Any
     numpy: Any
     random: Any
+
+
+SystemRngState.__module__ = "megatron.energon.rng"  # the name that pickles and lists of safe globals have
 
 
 class SystemRng:

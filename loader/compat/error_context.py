@@ -3,25 +3,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from loader.errors import FatalSampleError, SampleException, SkipSample
-from loader.pipeline.failures.error_handlers import log_exception, reraise_exception
-from loader.samples.sample_format import format_sample_compact, format_sample_detailed
-from loader.samples.source_info import SourceInfo, get_source_info
-
-__all__ = [
-    "SYSTEM_EXCEPTIONS",
-    "ErrorContext",
-    "FatalSampleError",
-    "SampleException",
-    "SkipSample",
-    "SourceInfo",
-    "format_sample_compact",
-    "format_sample_detailed",
-    "get_source_info",
-    "handle_restore_errors",
-    "log_exception",
-    "reraise_exception",
-]
+from ..errors import FatalSampleError, SkipSample
+from ..samples.source_info import SourceInfo, get_source_info
 
 SYSTEM_EXCEPTIONS = (
     SystemError,

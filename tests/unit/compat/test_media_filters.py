@@ -9,15 +9,15 @@ import pytest
 from PIL import Image
 
 from loader import BaseWebdatasetFactory, ConfigError, DatasetFileStore, EPath, SystemFileStore
-from loader.compat.kinds_and_media import (
-    MediaFilterConfig,
-    MediaFilterStrategy,
+from loader.compat.media_filters import MediaFilterConfig, MediaFilterStrategy, prepare_filesystem_dataset
+from loader.format.media.metadata import (
+    AVMetadata,
+    ImageMetadata,
+    MediaMetadataBase,
     MediaMetadataType,
     deserialize_media_metadata,
-    prepare_filesystem_dataset,
     serialize_media_metadata,
 )
-from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataBase
 from tests.e2e.dataset_tree import write_shard
 
 PICTURE = ImageMetadata(width=4, height=3, format="PNG", mode="RGB")

@@ -2,13 +2,11 @@ from collections.abc import Generator, Iterator, Sequence
 from copy import copy
 from typing import Any, TypeVar
 
-from loader.pipeline.contract.restore_keys import get_sample_restore_key
-from loader.pipeline.contract.stage import SavableDataset
-from loader.pipeline.contract.user_state import FlexState
-from loader.pipeline.contract.worker_config import WorkerConfig
-from loader.pipeline.stages.wrapper import BaseWrapperDataset
-
-__all__ = ["SavableSampleBuffer"]
+from ..pipeline.contract.restore_keys import get_sample_restore_key
+from ..pipeline.contract.stage import SavableDataset
+from ..pipeline.contract.user_state import FlexState
+from ..pipeline.contract.worker_config import WorkerConfig
+from ..pipeline.stages.wrapper import BaseWrapperDataset
 
 T_sample = TypeVar("T_sample")
 

@@ -232,7 +232,7 @@ def test_a_profile_whose_file_has_changed_is_read_again_when_a_url_is_opened(
         assert EPath("msc://p/data/x").read_text() == "dog"
         requests = len(server.requests)
         assert open_storage("msc://p/data").read("x") == b"dog"
-        assert len(choice._clients) == 2
+        assert len(choice._connections) == 2
         assert len(server.requests) == requests
 
 

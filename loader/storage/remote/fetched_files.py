@@ -76,7 +76,7 @@ class Downloads:
         except OSError as error:
             raise_storage_error("create a folder for downloads", folder, error)
         self._client = client or HttpClient(parse_object_url("https://host"), options_for(""))
-        self._fetcher = Fetcher(_THREADS, Pace(_THREADS))
+        self._fetcher = Fetcher(_THREADS)
         self._lock = threading.Lock()
         self._hosts: dict[str, _Host] = {}
         self._pending: dict[str, Fetch] = {}

@@ -31,7 +31,8 @@ class Connection:
 
     Attributes:
         can_list: True if the service lists objects.
-        options: Endpoint, region and limits.
+        client: As passed.
+        options: As passed.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Connection:
     ) -> None:
         self.can_list = client.can_list
         self.options = options
-        self._client = client
+        self.client = client
         self._pace = pace
         self._retries = Retries(options.deadline_s, refresh=client.refresh, has_answered=lambda: bucket in answered)
         self._note_answer = partial(answered.add, bucket)
@@ -71,7 +72,7 @@ class Connection:
         failure = None
         started = self._pace.begin()
         try:
-            return attempt(self._client)
+            return attempt(self.client)
         except RequestFailure as raised:
             failure = raised
             raise

@@ -115,9 +115,12 @@ from .samples.batching.padding import empty_batch as empty_batch, is_padding as 
 from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, SampleDecoder as SampleDecoder
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
-from .samples.encoding.packed_samples import PackedSamplesOutput as PackedSamplesOutput
 from .samples.encoding.size_metric import sample_size_metric as sample_size_metric
-from .samples.encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
+from .samples.encoding.task_encoder import (
+    DefaultTaskEncoder as DefaultTaskEncoder,
+    PackedSamplesOutput as PackedSamplesOutput,
+    TaskEncoder as TaskEncoder,
+)
 from .samples.hooks import skip_safe as skip_safe, stateless as stateless
 from .samples.join_parts import join_parts as join_parts
 from .samples.sample_dataclass import edataclass as edataclass

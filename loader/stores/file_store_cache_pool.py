@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from ..errors import ConfigError, Fault
 from .cache_fetcher import CacheEntry, CacheFetcher
-from .cache_pool import CachePool, HeldValue, Lazy, MockLazy
-from .file_store import FileStore, add_source
+from .cache_pool import CachePool, DirectLazy, HeldValue, Lazy, MockLazy
+from .file_store import FileStore
 
 T = TypeVar("T")
 
@@ -175,7 +175,7 @@ class FileStoreCachePool(CachePool):
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class FileCacheLazy(Lazy[T]):
+class FileCacheLazy(DirectLazy[T]):
     """A file that is fetched ahead. Its disk space is freed once all its lazies are used or dropped.
 
     Attributes:
@@ -184,18 +184,9 @@ class FileCacheLazy(Lazy[T]):
 
     cache_path: ClassVar[None] = None
 
-    entry: CacheEntry | None
-    _data: tuple[T, Any] | None = None
+    entry: CacheEntry | None = None
 
-    def get(self, sample: Any = None) -> T:
-        if self._data is None:
-            self._data = self._take()
-        value, source = self._data
-        if sample is not None:
-            add_source(sample, source)
-        return value
-
-    def _take(self) -> tuple[T, Any]:
+    def _read(self) -> tuple[T, Any]:
         entry, self.entry = self.entry, None
         if entry is None:
             return self.ds[self.fname]  # the pool is full, this lazy was pickled, or an earlier get() failed
@@ -207,14 +198,6 @@ class FileCacheLazy(Lazy[T]):
     def __del__(self) -> None:
         if self.entry is not None:
             self.entry.fetcher.drop(self.entry)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Without the value: a batch with the lazy often has the value too.
-        return _lazy_without_entry, (self.ds, self.fname, self.pool)
-
-
-def _lazy_without_entry(ds: FileStore[T], fname: str, pool: CachePool) -> FileCacheLazy[T]:
-    return FileCacheLazy(ds=ds, fname=fname, pool=pool, entry=None)
 
 
 class CacheFileLazy(Lazy[T]):

@@ -53,7 +53,7 @@ def forget_clients() -> None:
     choice._answered.clear()
     helper = helper_client._helper
     if helper is not None:
-        helper._requests.close()
+        helper.close()
         helper._thread.join()
         helper_client._helper = None
 

@@ -20,7 +20,7 @@ from ...transport.segments import mapped_bytes
 from .headroom import HeadroomTrial
 from .meter import RankMeter
 from .options import StatsOptions, checked_stats
-from .profile import LoaderProfile, check_trace_path
+from .profile import LoaderProfile, ScriptProfile, check_trace_path
 from .report_files import (
     METRICS,
     GrowingCounters,
@@ -30,7 +30,6 @@ from .report_files import (
     rank_path,
     replace_prometheus_file,
 )
-from .script_profile import ScriptProfile
 from .snapshot import COUNTS, LoaderStats, SourceStats, WorkerStats
 from .sources import decoded_format, source_names
 

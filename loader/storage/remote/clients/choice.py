@@ -13,7 +13,7 @@ from ..object_url import ObjectUrl, parse_object_url
 from ..options import StorageOptions, options_for
 from .client import ObjectClient
 from .connection import Connection
-from .fork_lock import ForkLock
+from .helper_client import ForkLock
 
 _WEB = ("http", "https")
 

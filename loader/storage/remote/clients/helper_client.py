@@ -17,13 +17,39 @@ from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
 from .client import ClientObject
-from .fork_lock import ForkLock
 
 _ROOT = str(Path(__file__).parents[4])  # first, so that no other package named `loader` comes before this one
 _START = (  # these reach the whole process group; the parent, which may handle them, ends this one
     "import signal as s; [s.signal(number, s.SIG_IGN) for number in (s.SIGINT, s.SIGUSR1, s.SIGUSR2)]; "
     f"from {__package__}.helper import main; main()"
 )
+
+
+class ForkLock:
+    """A lock between threads: no process is forked while a thread holds it, and a forked one begins with it free.
+
+    Without it, a fork could copy the middle of an import, or the pipe by which :mod:`subprocess` learns that a program
+    has started: the child or the parent would never return. For locks that live as long as the process.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        os.register_at_fork(before=self._acquire, after_in_parent=self._release, after_in_child=self._renew)
+
+    def _acquire(self) -> None:
+        self._lock.acquire()
+
+    def _release(self) -> None:
+        self._lock.release()
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
 
 
 class _Helper:

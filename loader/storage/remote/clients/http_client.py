@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, NoReturn
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -138,14 +138,10 @@ class HttpClient:
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:  # noqa: ARG002 - the interface
         raise RequestFailure("a web server lists no files", Remedy.GIVE_UP, kind="no listing")
 
-    def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:  # noqa: ARG002
+    def put(self, *_: object, **__: object) -> NoReturn:
         raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP, kind="read-only")
 
-    def upload(self, key: str, path: str) -> str:  # noqa: ARG002 - the interface
-        raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP)
-
-    def delete(self, keys: Sequence[str]) -> None:  # noqa: ARG002 - the interface
-        raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP, kind="read-only")
+    upload = delete = put
 
     def refresh(self) -> None:
         pass

@@ -57,28 +57,24 @@ class ObstoreClient:
         self._errors = (BaseError, OSError, ValueError)
 
     def get(self, key: str, start: int, stop: int) -> Received:
+        return self._received(key, start, stop, {"range": (start, stop)})
+
+    def get_all(self, key: str) -> Received:
+        return self._received(key, 0, None, None)
+
+    def _received(self, key: str, start: int, stop: int | None, options: Any) -> Received:
+        """Get bytes of an object, up to its end if it is shorter than ``stop``, and check their range and length."""
         try:
-            result = self._get(self._store, key, options={"range": (start, stop)})
+            result = self._get(self._store, key, options=options)
             data = result.bytes().to_bytes()  # a copy, so that no larger buffer stays
         except self._errors as error:
             _raise_failure(error)
         meta = result.meta
-        expected = min(stop, meta["size"])
-        if result.range != (start, expected):
+        expected = meta["size"] if stop is None else min(stop, meta["size"])
+        if stop is not None and result.range != (start, expected):
             raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
         if len(data) != expected - start:
             raise RequestFailure(f"expected {expected - start} bytes, found {len(data)}", Remedy.RETRY)
-        return Received(data, meta["size"], _etag(meta), _mtime_ns(meta))
-
-    def get_all(self, key: str) -> Received:
-        try:
-            result = self._get(self._store, key)
-            data = result.bytes().to_bytes()
-        except self._errors as error:
-            _raise_failure(error)
-        meta = result.meta
-        if len(data) != meta["size"]:
-            raise RequestFailure(f"expected {meta['size']} bytes, found {len(data)}", Remedy.RETRY)
         return Received(data, meta["size"], _etag(meta), _mtime_ns(meta))
 
     def head(self, key: str) -> ClientObject:

@@ -124,7 +124,7 @@ class AuxFilesystemReference:
     """An auxiliary ``filesystem://`` of a metadataset: a folder whose files are read by their paths.
 
     Attributes:
-        fs_path: The folder, relative to that of the metadataset; an absolute one after :meth:`post_initialize`.
+        fs_path: The folder, relative to the metadataset's folder; absolute after :meth:`post_initialize`.
     """
 
     fs_path: str | os.PathLike[str]
@@ -165,6 +165,6 @@ def prepare_metadataset(path: str | os.PathLike[str]) -> tuple[JoinReport, ...]:
         A report for each join, in order.
 
     Raises:
-        ConfigError: As :func:`loader.prepare_metadataset`; likewise the other errors.
+        EnergonError: As :func:`loader.prepare_metadataset` raises it.
     """
     return prepare_joins(path, compat=None)

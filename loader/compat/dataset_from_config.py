@@ -160,7 +160,7 @@ class DefaultCrudeJsonlDatasetFactory(CrudeJsonlDatasetFactory):
 class BinIdxDatasetFactory(RecordDatasetFactory):
     """A pair of token files ``x.bin`` and ``x.idx`` of Megatron-LM: each sequence is a crude sample with ``tokens``.
 
-    The path is that of the ``.bin`` file, or without a suffix, as Megatron-LM writes it.
+    The path names the ``.bin`` file, or has no suffix, as Megatron-LM writes it.
     """
 
     def as_file_store(self) -> FileStore[Any]:
@@ -209,7 +209,7 @@ def get_dataset_from_config(
         meta_folder: Folder to use instead of ``.nv-meta``.
         split_part: Part of the split; by default ``"train"`` or ``"val"``.
         training: Shuffle a pass; otherwise samples come in the order of the shards.
-        subflavors: Labels of all samples; they replace those of ``dataset.yaml`` with the same name.
+        subflavors: Labels of all samples; they replace labels of ``dataset.yaml`` with the same name.
         worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
         sample_type: Expected class of the samples.
         trust_code: Allow the dataset to run its code and to load pickles.
@@ -225,11 +225,13 @@ def get_dataset_from_config(
         TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument.
     """
+    # Arguments for every kind of dataset.
     subflavors = given_subflavors(subflavors, tags, caller="get_dataset_from_config")
     common: dict[str, Any] = {"training": training, "worker_config": worker_config, **kwargs}
     if filter_name is not None:  # a user-defined class need not take it
         common["filter_name"] = filter_name
     ref = given_ref(data_path(os.fspath(path)), meta_folder, split_config=split_config, dataset_config=dataset_config)
+    # A single file of samples; a metadataset is for another function.
     factory = _FACTORIES.get(format_of(ref.path))
     if factory is not None:
         check_sample_type(factory.__sample_type__, sample_type, at=None)
@@ -240,6 +242,7 @@ def get_dataset_from_config(
             file=os.fspath(path),
             hint="pass it to load_dataset()",
         )
+    # A folder of shards, whose dataset.yaml names the class.
     common |= {"split_config": split_config, "trust_code": trust_code}
     if ref.has_other_folder:  # a user-defined class need not take it
         common["meta_folder"] = ref.folder
@@ -258,7 +261,7 @@ def _open_folder(
     Args:
         path: The path as given.
         folder: The folder there.
-        subflavors: Labels that replace those of ``dataset.yaml``.
+        subflavors: Labels that replace the labels of ``dataset.yaml``.
         common: Arguments of the class that ``dataset.yaml`` does not set.
     """
     config = folder.config or DatasetConfig(sample_type="CrudeSample", crude=True)

@@ -70,7 +70,7 @@ class DatasetLoaderInterface(ABC):
             split_part: Part of the split.
             worker_config: Ranks, workers and lanes, for chains that are built on the datasets by hand.
             subflavors: Labels of all samples; they replace other labels of the same name.
-            shuffle_over_epochs_multiplier: Number of epochs that are shuffled together, times that of this object.
+            shuffle_over_epochs_multiplier: Number of epochs that are shuffled together, times this object's number.
             task_encoder: The task encoder whose decoder is used.
             max_samples_per_sequence: Length of a slice: neighbouring samples that are read one after another.
             subset: The samples of each dataset to use; by default all.

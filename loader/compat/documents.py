@@ -136,10 +136,12 @@ class JsonParser:
 
     def _convert(self, value: Any, kind: Any, place: str, *, named: bool) -> Any:
         origin, arguments = get_origin(kind), get_args(kind)
+        # Types that take any value, and objects that name their class.
         if isinstance(kind, TypeVar) or kind in (Any, inspect.Parameter.empty):
             return value
         if named and isinstance(value, dict) and "__module__" in value:
             return self._call(dict(value), origin or kind, place, named=True)
+        # Types that are made of other types.
         if origin in (Union, types.UnionType):
             return self._first_of(value, arguments, place, named=named)
         if origin is typing.Annotated:
@@ -152,6 +154,7 @@ class JsonParser:
                 self._convert(key, keys, place, named=False): self._convert(item, values, f"{place}.{key}", named=named)
                 for key, item in value.items()
             }
+        # Scalars, paths, and objects by their arguments.
         if _is_plain(value, kind):
             return value
         if kind is EPath and isinstance(value, str):

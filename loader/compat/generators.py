@@ -1,4 +1,4 @@
-"""Generators of code written for megatron-energon. Hooks need none of them: loaders seed each micro-batch."""
+"""Random generators for code written for megatron-energon. Hooks need none: loaders seed each micro-batch."""
 
 # ruff: noqa: NPY002 - numpy's global generator is what user code draws from
 

@@ -29,7 +29,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
 
     Args:
         inner_datasets: The datasets, the primary one first; in a mapping, with the argument names of the joiner.
-        joiner: Builds one sample from those of a row: a class with a method ``from_joined``, or a function.
+        joiner: Builds one sample from the samples of a row: a class with a method ``from_joined``, or a function.
         nonmatch: Treatment of a key of the primary dataset that another one lacks: ``"error"``, ``"skip"`` the row, or
             ``"none"``, which passes None.
         join_index: Accepted for code written for megatron-energon.

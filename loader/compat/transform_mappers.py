@@ -41,7 +41,7 @@ class _TorchvisionClass:
 
 
 class TransformMapper(ABC, Generic[TTransform]):
-    """A transform of pictures as a 3x3 matrix, which maps places (x, y, 1) of the picture to those of the result.
+    """A transform of pictures as a 3x3 matrix, which maps a point (x, y, 1) of the picture to a point of the result.
 
     Args:
         transform: The transform of torchvision with the settings.

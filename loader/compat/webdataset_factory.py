@@ -254,7 +254,7 @@ class DefaultDecoderWebdatasetFactory(DefaultGenericWebdatasetFactory[T_co]):
 
     Args:
         path: The dataset's folder.
-        decoder: Decoder of the parts; by default that of the run's task encoder. None leaves them bytes.
+        decoder: Decoder of the parts; by default, the decoder of the run's task encoder. None leaves them bytes.
         **kwargs: Arguments of :class:`BaseWebdatasetFactory`.
     """
 
@@ -340,6 +340,7 @@ class WebdatasetMeta:
     @classmethod
     def of(cls, ref: DatasetRef, *, split_part: str) -> Self:
         """Read the shards of a part, as :meth:`from_config` does."""
+        # The part must be in the split file.
         folder = folder_at(ref)
         split = folder.split
         if split is None or split_part not in split.split_parts:
@@ -348,6 +349,7 @@ class WebdatasetMeta:
                 f"there is no split part {split_part!r}{did_you_mean(split_part, parts)}; found {parts}",
                 file=folder.meta_folder,
             )
+        # Keep its shards that have samples.
         excluded = split.excluded_shards()
         names = [name for name in split.split_parts[split_part] if name not in excluded]
         shards = [
@@ -416,16 +418,19 @@ def prepare_dataset(
         StorageError: A folder is missing or cannot be written.
         WorkerError: A scanning process or a task was killed.
     """
+    # Find the shards of the folder, and those that the caller lists.
     use_storage_options(parent_path, storage_options)
     ref = DatasetRef(os.fspath(parent_path), meta_folder=None if meta_folder is None else os.fspath(meta_folder))
     storage = ref.storage()
     present = [shard.name for shard in find_shards(storage).shards]
     wanted = frozenset(present) if paths is None else _wanted(storage, paths, present)
+    # A split file of another name is planned here, since a prepare writes only the usual one.
     split = None if tar_index_only else _split_request(split_parts_ratio, split_parts_patterns, shuffle_seed)
     files = {}
     if split is not None and split_config != SPLIT_YAML:
         text = plan_split(storage, split, [name for name in present if name in wanted]).text
         files, split = {split_config: text or ""}, None
+    # Prepare the listed shards, and advance the caller's display.
     excluded = [re.escape(name) for name in present if name not in wanted]
     plan = PreparePlan.of(
         ref,

@@ -44,8 +44,8 @@ class EnergonMultiModalDataModule:
         decoder_seq_length: Stored for task encoders and derived classes; not used here.
         packing_buffer_size: Samples from which ``select_samples_to_pack`` chooses; None does not pack.
         validation_task_encoder: The hooks for validation; by default ``task_encoder``.
-        pg_collection: Megatron's process groups, of which ``dp`` defines this process's rank. By default the group of
-            Megatron's ``parallel_state`` if that is initialised, otherwise that of ``torch.distributed``.
+        pg_collection: Megatron's process groups; the group ``dp`` defines this process's rank. By default, the group of
+            Megatron's ``parallel_state`` if that is initialised, otherwise the world of ``torch.distributed``.
         **kwargs: Other arguments of :func:`~loader.training.datasets.get_datasets.get_train_dataset` and
             :func:`~loader.training.datasets.get_datasets.get_val_dataset`; arguments that both accept are passed to
             both. In addition, ``validation_as_training=True`` makes validation an endless shuffled stream, as on the

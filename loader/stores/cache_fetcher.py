@@ -99,9 +99,11 @@ class CacheFetcher:
             Exception: The error of the store.
             EnergonError: The entry is a value, and this process is a fork of the one that stored it.
         """
+        # A fork has no threads: it reads the store itself.
         if self.pid != os.getpid():
             raw, source = entry.read_store()
             return entry.value_of(raw), source
+        # Wait for a thread that fetches the file, or take it out of the queue.
         with self._lock:
             entry.waiters += 1
             self._space_freed.notify_all()  # its thread may wait for space
@@ -119,6 +121,7 @@ class CacheFetcher:
                 entry.fetched = None
                 if fetched is not None:  # its thread gave up its place for those that waited
                     self._requeue(entry, lazies=entry.lazies - 1)
+        # Fetch the file here, or read where the thread left it: in memory, in the scratch file or in the store.
         self._release_dropped()
         if is_queued:
             fetched = self._fetch(entry, ahead=False)

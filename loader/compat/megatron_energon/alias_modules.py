@@ -98,6 +98,6 @@ class AliasFinder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Add the finder of these modules to those of Python."""
+    """Add the finder of these modules to ``sys.meta_path``."""
     if not any(isinstance(finder, AliasFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, AliasFinder())

@@ -180,7 +180,7 @@ class FailurePolicy:
             sample: The function's argument: a sample, or a list of samples.
             sources: The files that the sample is from; by default its ``__sources__``. The handler receives them.
             tolerance: Consecutive failures that end the run; None: the number set for the hook.
-            samples: Number of samples to count; by default that of their keys, and at least one.
+            samples: Number of samples to count; by default one for each key, and at least one.
 
         Raises:
             Exception: ``error`` itself if it ends the run, with a note that names hook and sample.

@@ -313,7 +313,7 @@ class SampleCounts:
         self._next = NextTurn(_MISSING)
 
     def add_counter(self, counter: Counter) -> None:
-        """Add the counts of a stage to those of the worker. The stage is not kept alive."""
+        """Count what a stage counts for the worker, too. The stage is not kept alive."""
         self._counters.append(weakref.ref(counter))
 
     def add_dropped(self, dropped: Mapping[str, int]) -> None:

@@ -192,7 +192,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         Args:
             datasets: The datasets of the run, a :class:`~loader.training.datasets.run_datasets.LoadedDatasets`.
             worker_config: Ranks, workers and lanes of the run.
-            batch_size: As in ``get_train_dataset``; likewise all other arguments.
+            batch_size: As in ``get_train_dataset``, as all arguments that are not listed here.
             blend_mode: The kind of mix, which the datasets have as well; only overriding methods receive it.
         """
         return datasets.train_chain(
@@ -225,7 +225,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         Args:
             datasets: As in :meth:`build_train_datasets`.
             worker_config: Ranks, workers and lanes of the run.
-            batch_size: As in ``get_val_dataset``; likewise all other arguments.
+            batch_size: As in ``get_val_dataset``, as all arguments that are not listed here.
         """
         return datasets.val_chain(
             self,
@@ -253,7 +253,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         Args:
             dataset: The stage below.
             worker_config: Accepted for code written for megatron-energon: it is the dataset's.
-            subflavors: Likewise: a cooker is chosen by the subflavors of the sample.
+            subflavors: Accepted for the same reason: the subflavors of the sample choose its cooker.
             get_primary_aux: Returns the store of all parts of the dataset, ``as_file_store`` of its factory.
             aux: The auxiliary stores by name.
         """

@@ -333,7 +333,7 @@ class RemoteStorage:
         self.put(name, data)
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        """Store a file, and return its version; only if there is none, or only over one version."""
+        """Write a file, optionally only if it is absent or its ETag matches; return the new ETag."""
         self.note_written(name)
         return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
 

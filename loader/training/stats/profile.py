@@ -22,7 +22,7 @@ class LoaderProfile:
     """A profile of some steps of a loader: a context manager, which :meth:`DataLoader.profile` returns.
 
     Args:
-        meters: The measurements of the loader by rank: one, or those of the data ranks that it serves.
+        meters: The measurements of the loader by rank: one rank, or all data ranks that it serves.
         stats: Returns its statistics.
         path: File for the trace; None writes none.
         steps: Number of micro-batches to record; None records until the end of the block.
@@ -85,7 +85,7 @@ def check_trace_path(path: str | os.PathLike[str] | None) -> None:
 
 
 LOOP = -1
-"""The number of the training loop, next to those of the workers."""
+"""The number of the training loop; workers count from 0."""
 
 
 Calls = Mapping[int, Sequence[Event]]

@@ -13,7 +13,7 @@ NVDATASET_CACHE_DIR = EPath(os.environ[VERSIONS_VARIABLE]) if os.environ.get(VER
 
 
 class _Module(ModuleType):
-    """Module whose folder of datasets is that of the environment, which also worker processes have."""
+    """Module that keeps its folder of datasets in the environment, which worker processes inherit."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == VERSIONS_VARIABLE:

@@ -61,7 +61,7 @@ class Connection:
     ) -> _T:
         """Send a request, again after failures that may pass.
 
-        ``action``, ``url``, ``is_wanted`` and the errors are those of :meth:`.Retries.run`.
+        See :meth:`.Retries.run` for ``action``, ``url``, ``is_wanted`` and the errors.
 
         Args:
             attempt: Sends it once.
@@ -158,10 +158,12 @@ class Retries:
                 return attempt(*arguments)
             except RequestFailure as failure:
                 spent_s = self.clock() - started
+                # Denied: new credentials, once.
                 if failure.remedy is Remedy.REFRESH and self.refresh is not None and not has_refreshed:
                     has_refreshed = True
                     self.refresh()
                     continue
+                # Give up, or wait and try again.
                 is_dropped = is_wanted is not None and not is_wanted()
                 delay_s = None if is_dropped else self._delay_s(failure, tries, spent_s)
                 if delay_s is None:
@@ -175,7 +177,7 @@ class Retries:
                 self.sleep(delay_s)
 
     def _delay_s(self, failure: RequestFailure, tries: int, spent_s: float) -> float | None:
-        """Return the seconds to wait before the next try; None if there is none."""
+        """Return the seconds to wait before the next try; None if the request is given up."""
         is_new = failure.kind in NO_ANSWER and self.has_answered is not None and not self.has_answered()
         if (failure.remedy is Remedy.RETRY_FEW or (is_new and _is_command)) and tries >= _FEW_TRIES:
             return None

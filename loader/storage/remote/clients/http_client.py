@@ -232,6 +232,7 @@ class HttpClient:
             oldest.socket.close()
 
     def _connect(self, target: _Target, allowed: frozenset[AddressKind], limits: RequestLimits) -> _Line:
+        # Connect to the host, or through the proxy of the environment.
         proxy = None if proxy_bypass(target.host) else getproxies().get(target.protocol)
         limits.begin_step()
         try:
@@ -241,6 +242,7 @@ class HttpClient:
                 line = _Line(*connect(target.host, target.port, allowed, limits))
             if target.protocol == "http":
                 return line
+            # Encrypt; all connections share one context, whose certificates take time to read.
             with self._lock:
                 self._tls = self._tls or ssl.create_default_context()
             try:
@@ -318,7 +320,7 @@ def _redirected(url: str, location: str) -> str:
     """Return the URL that an answer leads to.
 
     Raises:
-        RequestFailure: It is not safe, or it is that of a folder, whose page of links is no file.
+        RequestFailure: The URL is not safe, or names a folder, whose page of links is no file.
     """
     try:
         # Heads are decoded as Latin-1, whatever they are.

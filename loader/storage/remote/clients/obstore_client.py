@@ -210,11 +210,13 @@ def _raise_failure(error: Exception) -> NoReturn:
     """
     from obstore import exceptions
 
+    # What the class of the error says.
     text = str(error)
     if isinstance(error, FileNotFoundError):
         raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing") from None
     if isinstance(error, exceptions.InvalidPathError):  # of a listed object; our own names are checked
         raise RequestFailure(redact_urls(text.split("\n", 1)[0]), Remedy.GIVE_UP, kind="odd name") from None
+    # What the answer's status says; its words are the service's own.
     status = _STATUS.search(text)
     words = code = ""
     if status:
@@ -226,6 +228,7 @@ def _raise_failure(error: Exception) -> NoReturn:
         raise RequestFailure("it has another version now", Remedy.GIVE_UP, kind="changed") from None
     if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         raise RequestFailure(words or "access is denied", Remedy.REFRESH, kind="denied") from None
+    # Other statuses: a wrong bucket or region is for the user to fix.
     if status:
         if code == "NoSuchBucket":
             raise RequestFailure("the bucket does not exist", Remedy.GIVE_UP, kind="no bucket") from None
@@ -234,6 +237,7 @@ def _raise_failure(error: Exception) -> NoReturn:
         raise failure_of_status(int(status[1]), words) from None
     if "redirect without LOCATION" in text:  # as S3 answers for buckets of other regions
         raise _wrong_region(text) from None
+    # Errors without an answer differ in their text only.
     if "non-partial" in text or "Requested " in text:
         raise RequestFailure("the server answers a range with other bytes", Remedy.RETRY_FEW) from None
     if "169.254.169.254" in text or "169.254.170.2" in text or "metadata.google" in text:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
@@ -332,6 +333,7 @@ class EntryState(Enum):
     DIRECT = auto()  # not cached: each lazy fetches it
 
 
+@dataclass(slots=True, eq=False)
 class CacheEntry:
     """A file that lazies of this process refer to, or a stored value.
 
@@ -341,24 +343,18 @@ class CacheEntry:
         keeps_value: Cache the decoded value, as a pickle; else the raw file.
     """
 
-    __slots__ = (
-        "error", "extent", "fetched", "fetcher", "is_pickle", "keeps_value", "key", "lazies", "needs_space", "source",
-        "state", "waiters",
-    )  # fmt: skip
-
-    def __init__(self, fetcher: CacheFetcher, key: tuple[FileStore[Any], str] | None, *, keeps_value: bool) -> None:
-        self.fetcher = fetcher
-        self.key = key
-        self.keeps_value = keeps_value
-        self.lazies = 1  # lazies that refer to it and have not taken it yet
-        self.waiters = 0  # threads that wait for it
-        self.state = EntryState.QUEUED
-        self.extent: Extent | None = None
-        self.is_pickle = False
-        self.source: SourceInfo | None = None
-        self.error: BaseException | None = None  # raised by the fetching thread, for the first lazy that takes it
-        self.needs_space = False  # the limits kept it out of the cache
-        self.fetched: Fetched | None = None  # set only if threads wait and the cache has no space
+    fetcher: CacheFetcher
+    key: tuple[FileStore[Any], str] | None
+    keeps_value: bool
+    lazies: int = 1  # lazies that refer to it and have not taken it yet
+    waiters: int = 0  # threads that wait for it
+    state: EntryState = EntryState.QUEUED
+    extent: Extent | None = None
+    is_pickle: bool = False
+    source: SourceInfo | None = None
+    error: BaseException | None = None  # raised by the fetching thread, for the first lazy that takes it
+    needs_space: bool = False  # the limits kept it out of the cache
+    fetched: Fetched | None = None  # set only if threads wait and the cache has no space
 
     def read_store(self) -> Fetched:
         """Read the file from its store, decoded if the cache keeps values.

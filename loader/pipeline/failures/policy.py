@@ -78,7 +78,7 @@ class FailurePolicy:
             number for a hook.
         skip_tolerance: Consecutive samples that a hook may skip before it has kept any, or fail for if it has no other
             tolerance; None: any number. The default grows with the data.
-        samples: Samples in a round through the data, of which each is one at least.
+        samples: Samples in a round through the data; each of them comes at least once.
         passed: The hooks that a sample has passed in this worker, whose lanes share the set; None for a run that is
             resumed, in which no hook is new.
 
@@ -93,25 +93,6 @@ class FailurePolicy:
     Raises:
         ConfigError: The tolerance is negative, or the handler takes other arguments.
     """
-
-    __slots__ = (
-        "_first",
-        "_handler",
-        "_in_a_row",
-        "_is_new",
-        "_lane",
-        "_not_rebuilt",
-        "_passed",
-        "_restore_handler",
-        "_skips",
-        "_tolerance",
-        "dropped",
-        "last",
-        "pending",
-        "remainder",
-        "samples",
-        "skip_tolerance",
-    )
 
     def __init__(
         self,

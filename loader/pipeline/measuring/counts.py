@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from operator import add, attrgetter
 from typing import Any, NamedTuple
 
@@ -54,6 +55,7 @@ PackedCounts = tuple[tuple[int, ...], dict[str, Any]]
 tenth of the time of objects."""
 
 
+@dataclass(slots=True, eq=False)
 class Counts:
     """Counts and times of a worker.
 
@@ -75,33 +77,20 @@ class Counts:
         events: Calls while a trace is recorded.
     """
 
-    __slots__ = (
-        "activities",
-        "always",
-        "batches",
-        "cost_ns",
-        "dropped",
-        "events",
-        "exact_sizes",
-        "idle_ns",
-        "make_ns",
-        "sizes",
-        "sources",
-        "timed",
-        "timed_ns",
-        "transport_ns",
-    )
-
-    def __init__(self) -> None:
-        self.batches = self.make_ns = self.transport_ns = self.idle_ns = 0
-        self.timed = self.timed_ns = self.cost_ns = 0
-        self.activities: dict[str, int] = {}
-        self.always: dict[str, int] = {}
-        self.sources: dict[int, SourceCounts] = {}
-        self.dropped: dict[str, int] = {}
-        self.sizes: dict[tuple[str, int], tuple[float, int]] = {}
-        self.exact_sizes: dict[tuple[str, int], float] = {}
-        self.events: list[Event] = []
+    batches: int = 0
+    make_ns: int = 0
+    transport_ns: int = 0
+    idle_ns: int = 0
+    timed: int = 0
+    timed_ns: int = 0
+    cost_ns: int = 0
+    activities: dict[str, int] = field(default_factory=dict)
+    always: dict[str, int] = field(default_factory=dict)
+    sources: dict[int, SourceCounts] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    sizes: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
+    exact_sizes: dict[tuple[str, int], float] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
 
     def packed(self) -> PackedCounts:
         """Return the counts as they travel to the rank."""
@@ -190,7 +179,7 @@ class Counts:
 
 
 _NUMBERS = ("batches", "make_ns", "transport_ns", "idle_ns", "timed", "timed_ns", "cost_ns")
-_COLLECTIONS = tuple(name for name in Counts.__slots__ if name not in _NUMBERS)
+_COLLECTIONS = tuple(each.name for each in fields(Counts) if each.name not in _NUMBERS)
 _numbers_of = attrgetter(*_NUMBERS)
 _collections_of = attrgetter(*_COLLECTIONS)
 _NONE = SourceCounts()

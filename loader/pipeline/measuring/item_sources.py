@@ -26,6 +26,8 @@ class MeasuredLane(Protocol):
     number: int
     root_number: int
     count: int
+    recorder: Any
+    """The :class:`~loader.pipeline.measuring.recorder.WorkerRecorder` of its worker; None without statistics."""
 
     @property
     def readers(self) -> ReaderSources | None:

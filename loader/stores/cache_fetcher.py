@@ -25,6 +25,14 @@ _SPACE_POLL_S = 0.2
 _JOIN_S = 5.0
 
 
+@dataclass(slots=True)
+class CacheLimits:
+    """The largest size and number of the files in a cache."""
+
+    max_bytes: int
+    max_count: int
+
+
 class CacheFetcher:
     """Fetches files in the order of requests, and caches each until its last lazy has taken it.
 
@@ -35,26 +43,22 @@ class CacheFetcher:
     Args:
         folder: Folder of the scratch file.
         num_workers: Number of threads.
-        max_bytes: Largest size of the files in the cache.
-        max_count: Largest number of files in the cache.
+        limits: The limits of the cache, which may change while files wait.
         keeps_values: Cache decoded values, as pickles; else raw files.
 
     Attributes:
         count: Number of files in the cache.
-        max_bytes: As passed; may be set.
-        max_count: As passed; may be set.
 
     Raises:
         StorageError: No file can be created in the folder.
     """
 
-    def __init__(self, folder: Path, *, num_workers: int, max_bytes: int, max_count: int, keeps_values: bool) -> None:
+    def __init__(self, folder: Path, limits: CacheLimits, *, num_workers: int, keeps_values: bool) -> None:
         self.pid = os.getpid()
-        self._scratch = ScratchFile(folder, max_bytes=max_bytes)
+        self._scratch = ScratchFile(folder, max_bytes=limits.max_bytes)
         self._folder = folder
         self._num_workers = num_workers
-        self.max_bytes = max_bytes
-        self.max_count = max_count
+        self._limits = limits
         self.count = 0
         self._keeps_values = keeps_values
         self._entries: dict[tuple[FileStore[Any], str], CacheEntry] = {}
@@ -258,8 +262,8 @@ class CacheFetcher:
         try:
             with self._lock:
                 while self._is_full(len(data)) and not self._closed:
-                    if not may_wait or entry.waiters or not entry.lazies or len(data) > self.max_bytes:
-                        entry.needs_space = len(data) <= self.max_bytes
+                    if not may_wait or entry.waiters or not entry.lazies or len(data) > self._limits.max_bytes:
+                        entry.needs_space = len(data) <= self._limits.max_bytes
                         return None
                     # With a timeout: a lazy that is collected in this thread while it holds the lock wakes no thread.
                     self._space_freed.wait(_SPACE_POLL_S)
@@ -281,7 +285,8 @@ class CacheFetcher:
         return extent
 
     def _is_full(self, size_bytes: int) -> bool:
-        return self.count >= self.max_count or self.size_bytes + size_bytes > self.max_bytes
+        limits = self._limits
+        return self.count >= limits.max_count or self.size_bytes + size_bytes > limits.max_bytes
 
     def _release(self, extent: Extent) -> None:
         self._scratch.release(extent)

@@ -162,7 +162,7 @@ class NoCachePool(CachePool):
         return DirectLazy(ds=store, fname=key, pool=self)
 
     def to_cache(self, data: T, name: str) -> Lazy[T]:
-        return MockLazy(name, HeldValue(data))
+        return held(name, data)
 
     def close(self) -> None:
         """Do nothing, because nothing is open."""
@@ -171,17 +171,6 @@ class NoCachePool(CachePool):
         return "NoCachePool()"
 
 
-class HeldValue(Generic[T]):
-    """A function that always returns its value; unlike a lambda it pickles.
-
-    >>> HeldValue(3)("any name")
-    3
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-    def __call__(self, name: str) -> T:  # noqa: ARG002 - the interface of MockLazy
-        return self.value
+def held(name: str, value: T) -> Lazy[T]:
+    """Return a lazy that holds its value in memory, and pickles with it."""
+    return MockLazy(name, {name: value}.__getitem__)

@@ -1,5 +1,44 @@
 # The public names, each with the module that defines it. Read by __init__.py at run time and by type checkers.
 
+from .compat.dataset_from_config import (
+    BinIdxDatasetFactory as BinIdxDatasetFactory,
+    CrudeJsonlDatasetFactory as CrudeJsonlDatasetFactory,
+    CrudeParquetDatasetFactory as CrudeParquetDatasetFactory,
+    DefaultBinIdxDatasetFactory as DefaultBinIdxDatasetFactory,
+    DefaultCrudeJsonlDatasetFactory as DefaultCrudeJsonlDatasetFactory,
+    get_dataset_from_config as get_dataset_from_config,
+)
+from .compat.dataset_from_path import (
+    DatasetLoader as DatasetLoader,
+    DatasetLoaderInterface as DatasetLoaderInterface,
+    Metadataset as Metadataset,
+    MetadatasetV2 as MetadatasetV2,
+    Recipe as Recipe,
+    load_dataset as load_dataset,
+)
+from .compat.joined_factory import JoinedWebdatasetFactory as JoinedWebdatasetFactory
+from .compat.webdataset_factory import (
+    BaseWebdatasetFactory as BaseWebdatasetFactory,
+    DefaultDecoderWebdatasetFactory as DefaultDecoderWebdatasetFactory,
+    DefaultGenericWebdatasetFactory as DefaultGenericWebdatasetFactory,
+    StandardWebdatasetFactory as StandardWebdatasetFactory,
+    prepare_dataset as prepare_dataset,
+)
+from .compat.webdatasets import (
+    CaptioningWebdataset as CaptioningWebdataset,
+    ConversationWebdataset as ConversationWebdataset,
+    CrudeWebdataset as CrudeWebdataset,
+    ImageClassificationWebdataset as ImageClassificationWebdataset,
+    ImageWebdataset as ImageWebdataset,
+    InterleavedWebdataset as InterleavedWebdataset,
+    MultiChoiceVQAWebdataset as MultiChoiceVQAWebdataset,
+    OCRWebdataset as OCRWebdataset,
+    SimilarityInterleavedWebdataset as SimilarityInterleavedWebdataset,
+    TextWebdataset as TextWebdataset,
+    VidQAWebdataset as VidQAWebdataset,
+    VQAOCRWebdataset as VQAOCRWebdataset,
+    VQAWebdataset as VQAWebdataset,
+)
 from .convert.writing.shard_writer import ShardWriter as ShardWriter
 from .errors import (
     ConfigError as ConfigError,
@@ -76,9 +115,12 @@ from .samples.batching.padding import empty_batch as empty_batch, is_padding as 
 from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, SampleDecoder as SampleDecoder
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
-from .samples.encoding.packed_samples import PackedSamplesOutput as PackedSamplesOutput
 from .samples.encoding.size_metric import sample_size_metric as sample_size_metric
-from .samples.encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
+from .samples.encoding.task_encoder import (
+    DefaultTaskEncoder as DefaultTaskEncoder,
+    PackedSamplesOutput as PackedSamplesOutput,
+    TaskEncoder as TaskEncoder,
+)
 from .samples.hooks import skip_safe as skip_safe, stateless as stateless
 from .samples.join_parts import join_parts as join_parts
 from .samples.sample_dataclass import edataclass as edataclass
@@ -124,45 +166,6 @@ from .training.datasets.get_datasets import (
     get_val_datasets as get_val_datasets,
 )
 from .training.datasets.random_access import RandomAccessDataset as RandomAccessDataset, random_access as random_access
-from .training.factories.dataset_from_config import (
-    BinIdxDatasetFactory as BinIdxDatasetFactory,
-    CrudeJsonlDatasetFactory as CrudeJsonlDatasetFactory,
-    CrudeParquetDatasetFactory as CrudeParquetDatasetFactory,
-    DefaultBinIdxDatasetFactory as DefaultBinIdxDatasetFactory,
-    DefaultCrudeJsonlDatasetFactory as DefaultCrudeJsonlDatasetFactory,
-    get_dataset_from_config as get_dataset_from_config,
-)
-from .training.factories.dataset_from_path import (
-    DatasetLoader as DatasetLoader,
-    DatasetLoaderInterface as DatasetLoaderInterface,
-    Metadataset as Metadataset,
-    MetadatasetV2 as MetadatasetV2,
-    Recipe as Recipe,
-    load_dataset as load_dataset,
-)
-from .training.factories.joined_factory import JoinedWebdatasetFactory as JoinedWebdatasetFactory
-from .training.factories.webdataset_factory import (
-    BaseWebdatasetFactory as BaseWebdatasetFactory,
-    DefaultDecoderWebdatasetFactory as DefaultDecoderWebdatasetFactory,
-    DefaultGenericWebdatasetFactory as DefaultGenericWebdatasetFactory,
-    StandardWebdatasetFactory as StandardWebdatasetFactory,
-    prepare_dataset as prepare_dataset,
-)
-from .training.factories.webdatasets import (
-    CaptioningWebdataset as CaptioningWebdataset,
-    ConversationWebdataset as ConversationWebdataset,
-    CrudeWebdataset as CrudeWebdataset,
-    ImageClassificationWebdataset as ImageClassificationWebdataset,
-    ImageWebdataset as ImageWebdataset,
-    InterleavedWebdataset as InterleavedWebdataset,
-    MultiChoiceVQAWebdataset as MultiChoiceVQAWebdataset,
-    OCRWebdataset as OCRWebdataset,
-    SimilarityInterleavedWebdataset as SimilarityInterleavedWebdataset,
-    TextWebdataset as TextWebdataset,
-    VidQAWebdataset as VidQAWebdataset,
-    VQAOCRWebdataset as VQAOCRWebdataset,
-    VQAWebdataset as VQAWebdataset,
-)
 from .training.loaders.data_loader import DataLoader as DataLoader, SavableDataLoader as SavableDataLoader
 from .training.loaders.get_loader import get_loader as get_loader, get_savable_loader as get_savable_loader
 from .training.stats.options import StatsOptions as StatsOptions

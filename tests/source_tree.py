@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ALIAS = "megatron.energon"
 """The package that training code for megatron-energon imports. Its folder is inside ``loader``."""
-PACKAGES = {"energon_cli": "energon_cli", "loader": "loader", ALIAS: "loader/integrations/megatron_energon"}
+PACKAGES = {"energon_cli": "energon_cli", "loader": "loader", ALIAS: "loader/compat/megatron_energon"}
 """The packages that are installed, and their folders."""
 
 # From the bottom up; a module may import its own layer and those before it. The same list is in
@@ -44,6 +44,7 @@ LAYERS = (
     "loader.inspect",
     "loader.notebook",
     "loader.testing",
+    "loader.compat",
     "loader.integrations",
     "energon_cli",
     ALIAS,

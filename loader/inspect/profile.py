@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import StorageError
-from ..training.stats.script_profile import PROFILE_VARIABLE
+from ..training.stats.profile import PROFILE_VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from ..errors import ConfigError
 from ..escaped_log import get_logger
-from ..pipeline.contract.stage import SavableDataset
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..samples.encoding.task_encoder import DefaultTaskEncoder
 from ..training.datasets.get_datasets import get_train_dataset, get_val_dataset
@@ -45,8 +44,8 @@ class EnergonMultiModalDataModule:
         decoder_seq_length: Stored for task encoders and derived classes; not used here.
         packing_buffer_size: Samples from which ``select_samples_to_pack`` chooses; None does not pack.
         validation_task_encoder: The hooks for validation; by default ``task_encoder``.
-        pg_collection: Megatron's process groups, of which ``dp`` defines this process's rank. By default the group of
-            Megatron's ``parallel_state`` if that is initialised, otherwise that of ``torch.distributed``.
+        pg_collection: Megatron's process groups; the group ``dp`` defines this process's rank. By default, the group of
+            Megatron's ``parallel_state`` if that is initialised, otherwise the world of ``torch.distributed``.
         **kwargs: Other arguments of :func:`~loader.training.datasets.get_datasets.get_train_dataset` and
             :func:`~loader.training.datasets.get_datasets.get_val_dataset`; arguments that both accept are passed to
             both. In addition, ``validation_as_training=True`` makes validation an endless shuffled stream, as on the
@@ -156,31 +155,20 @@ class EnergonMultiModalDataModule:
         """
         if split not in ("train", "val"):
             raise ConfigError(f"expected split to be 'train' or 'val', found {split!r}")
-        encoder = self.task_encoder if split == "train" else self.validation_task_encoder
-        if split == "train" or self.validation_as_training:
-            return self._training_data(worker_config, split, encoder)
-        return get_val_dataset(
-            self.path,
-            split_part=split,
-            worker_config=worker_config,
-            batch_size=self.micro_batch_size,
-            packing_buffer_size=self.packing_buffer_size,
-            task_encoder=encoder,
-            **{name: value for name, value in self.kwargs.items() if name not in _TRAINING_ONLY},
-        )
-
-    def _training_data(self, worker_config: WorkerConfig, split: str, encoder: Any) -> SavableDataset[Any]:
-        return get_train_dataset(
-            self.path,
-            split_part=split,
-            worker_config=worker_config,
-            batch_size=self.micro_batch_size,
-            packing_buffer_size=self.packing_buffer_size,
-            shuffle_buffer_size=self.shuffle_buffer_size,
-            max_samples_per_sequence=self.max_samples_per_sequence,
-            task_encoder=encoder,
-            **{name: value for name, value in self.kwargs.items() if name not in _VALIDATION_ONLY},
-        )
+        options: dict[str, Any] = {
+            "split_part": split,
+            "worker_config": worker_config,
+            "batch_size": self.micro_batch_size,
+            "packing_buffer_size": self.packing_buffer_size,
+            "task_encoder": self.task_encoder if split == "train" else self.validation_task_encoder,
+        }
+        if split == "val" and not self.validation_as_training:
+            options |= {name: value for name, value in self.kwargs.items() if name not in _TRAINING_ONLY}
+            return get_val_dataset(self.path, **options)
+        options["shuffle_buffer_size"] = self.shuffle_buffer_size
+        options["max_samples_per_sequence"] = self.max_samples_per_sequence
+        options |= {name: value for name, value in self.kwargs.items() if name not in _VALIDATION_ONLY}
+        return get_train_dataset(self.path, **options)
 
     def build(self) -> tuple[EnergonDataloader[Any], EnergonDataloader[Any]]:
         """Return :meth:`train_dataloader` and :meth:`val_dataloader`."""

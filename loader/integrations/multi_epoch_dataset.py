@@ -128,7 +128,7 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
     indices are out of range.
 
     Attributes:
-        epoch_seeds: The seed of each epoch's order; a longer run's seeds begin with those of a shorter run.
+        epoch_seeds: The seed of each epoch's order; a longer run's seeds begin with a shorter run's seeds.
 
     Raises:
         ValueError: Both counts are given, one is below 1, the dataset is empty, or the seed is negative.

@@ -18,9 +18,12 @@ from .decoding.decoder import SampleDecoder as SampleDecoder
 from .decoding.encoded_image import EncodedImage as EncodedImage
 from .encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
-from .encoding.packed_samples import PackedSamplesOutput as PackedSamplesOutput
 from .encoding.size_metric import sample_size_metric as sample_size_metric
-from .encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
+from .encoding.task_encoder import (
+    DefaultTaskEncoder as DefaultTaskEncoder,
+    PackedSamplesOutput as PackedSamplesOutput,
+    TaskEncoder as TaskEncoder,
+)
 from .hooks import (
     HookContext as HookContext,
     failure_tolerance as failure_tolerance,

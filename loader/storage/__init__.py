@@ -6,7 +6,6 @@
 `epath.py`        `EPath`, the path type of megatron-energon
 `durable_copy.py` copies across disks, and flushes to the disk
 `file_lock.py`    locks between processes and threads
-`file_stream.py`  a file read at offsets, as a Python file with a position, or in larger pieces
 `memory_map.py`   files mapped into memory
 `scratch_folder.py` temporary folders that outlive no run
 `unpacked.py`     the contents of compressed files, within a ratio

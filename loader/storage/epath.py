@@ -196,7 +196,7 @@ class EPath:
     # ------------------------------------------------------------------------------------------------ file access
 
     def local_path(self) -> Path:
-        """Return the path of this machine: for a remote URL, that of a copy."""
+        """Return the path on this machine; a remote file is copied first."""
         if self.is_local():
             return Path(split_url(str(self))[1])
         return open_storage(self.parent).local_path(self.name)

@@ -8,19 +8,20 @@ import itertools
 import os
 import posixpath
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from glob import has_magic
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from ..errors import StorageError
 from .protocol import ClosesOnExit, FileInfo, ReadableFile
 from .remote import RemoteStorage
 from .urls import open_parent, open_storage
 
-_READ_AT_ONCE = 1 << 20
+T = TypeVar("T")
+
+_READ_AT_ONCE = 1 << 20  # bytes of a request for small reads
 
 
 def _folder(url: str) -> RemoteStorage:
@@ -43,9 +44,7 @@ def stat(url: str) -> FileInfo:
     Raises:
         FileNotFoundError: There is no such file.
     """
-    storage, name = _file(url)
-    with _missing_as_file_not_found(url):
-        return storage.stat(name)
+    return _of_file(url, RemoteStorage.stat)
 
 
 def stat_any(url: str) -> FileInfo:
@@ -69,16 +68,13 @@ def read(url: str) -> bytes:
     Raises:
         FileNotFoundError: There is no such file.
     """
-    storage, name = _file(url)
-    with _missing_as_file_not_found(url):
-        return storage.read(name)
+    return _of_file(url, RemoteStorage.read)
 
 
-@contextmanager
-def _missing_as_file_not_found(url: str) -> Iterator[None]:
-    """Raise ``FileNotFoundError``, as of local files, if a file does not exist."""
+def _of_file(url: str, ask: Callable[[RemoteStorage, str], T]) -> T:
+    """Call a method of the storage of a file; a missing file is a ``FileNotFoundError``, as for local files."""
     try:
-        yield
+        return ask(*_file(url))
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             raise FileNotFoundError(errno.ENOENT, "this object does not exist", url) from error

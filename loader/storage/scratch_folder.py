@@ -1,4 +1,4 @@
-"""Temporary folders of commands: those of killed runs are removed by the next one."""
+"""Temporary folders of commands. Each run removes the folders that killed runs left."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def _check_exists(folder: str, *, of_files: bool = False) -> str:
 
 
 class PrimaryFileStore(FileStore[T_co]):
-    """The store of a sample's own dataset: ``.jpg`` is a part of that sample, other keys are those of the dataset.
+    """The store of a sample's own dataset. The key ``.jpg`` names a part of that sample, other keys name any part.
 
     Args:
         inner: The store of the dataset.

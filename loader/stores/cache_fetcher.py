@@ -8,6 +8,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from contextlib import suppress
+from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,14 @@ _SPACE_POLL_S = 0.2
 _JOIN_S = 5.0
 
 
+@dataclass(slots=True)
+class CacheLimits:
+    """The largest size and number of the files in a cache."""
+
+    max_bytes: int
+    max_count: int
+
+
 class CacheFetcher:
     """Fetches files in the order of requests, and caches each until its last lazy has taken it.
 
@@ -34,26 +43,22 @@ class CacheFetcher:
     Args:
         folder: Folder of the scratch file.
         num_workers: Number of threads.
-        max_bytes: Largest size of the files in the cache.
-        max_count: Largest number of files in the cache.
+        limits: The limits of the cache, which may change while files wait.
         keeps_values: Cache decoded values, as pickles; else raw files.
 
     Attributes:
         count: Number of files in the cache.
-        max_bytes: As passed; may be set.
-        max_count: As passed; may be set.
 
     Raises:
         StorageError: No file can be created in the folder.
     """
 
-    def __init__(self, folder: Path, *, num_workers: int, max_bytes: int, max_count: int, keeps_values: bool) -> None:
+    def __init__(self, folder: Path, limits: CacheLimits, *, num_workers: int, keeps_values: bool) -> None:
         self.pid = os.getpid()
-        self._scratch = ScratchFile(folder, max_bytes=max_bytes)
+        self._scratch = ScratchFile(folder, max_bytes=limits.max_bytes)
         self._folder = folder
         self._num_workers = num_workers
-        self.max_bytes = max_bytes
-        self.max_count = max_count
+        self._limits = limits
         self.count = 0
         self._keeps_values = keeps_values
         self._entries: dict[tuple[FileStore[Any], str], CacheEntry] = {}
@@ -99,9 +104,11 @@ class CacheFetcher:
             Exception: The error of the store.
             EnergonError: The entry is a value, and this process is a fork of the one that stored it.
         """
+        # A fork has no threads: it reads the store itself.
         if self.pid != os.getpid():
             raw, source = entry.read_store()
             return entry.value_of(raw), source
+        # Wait for a thread that fetches the file, or take it out of the queue.
         with self._lock:
             entry.waiters += 1
             self._space_freed.notify_all()  # its thread may wait for space
@@ -119,6 +126,7 @@ class CacheFetcher:
                 entry.fetched = None
                 if fetched is not None:  # its thread gave up its place for those that waited
                     self._requeue(entry, lazies=entry.lazies - 1)
+        # Fetch the file here, or read where the thread left it: in memory, in the scratch file or in the store.
         self._release_dropped()
         if is_queued:
             fetched = self._fetch(entry, ahead=False)
@@ -254,8 +262,8 @@ class CacheFetcher:
         try:
             with self._lock:
                 while self._is_full(len(data)) and not self._closed:
-                    if not may_wait or entry.waiters or not entry.lazies or len(data) > self.max_bytes:
-                        entry.needs_space = len(data) <= self.max_bytes
+                    if not may_wait or entry.waiters or not entry.lazies or len(data) > self._limits.max_bytes:
+                        entry.needs_space = len(data) <= self._limits.max_bytes
                         return None
                     # With a timeout: a lazy that is collected in this thread while it holds the lock wakes no thread.
                     self._space_freed.wait(_SPACE_POLL_S)
@@ -277,7 +285,8 @@ class CacheFetcher:
         return extent
 
     def _is_full(self, size_bytes: int) -> bool:
-        return self.count >= self.max_count or self.size_bytes + size_bytes > self.max_bytes
+        limits = self._limits
+        return self.count >= limits.max_count or self.size_bytes + size_bytes > limits.max_bytes
 
     def _release(self, extent: Extent) -> None:
         self._scratch.release(extent)
@@ -329,6 +338,7 @@ class EntryState(Enum):
     DIRECT = auto()  # not cached: each lazy fetches it
 
 
+@dataclass(slots=True, eq=False)
 class CacheEntry:
     """A file that lazies of this process refer to, or a stored value.
 
@@ -338,24 +348,18 @@ class CacheEntry:
         keeps_value: Cache the decoded value, as a pickle; else the raw file.
     """
 
-    __slots__ = (
-        "error", "extent", "fetched", "fetcher", "is_pickle", "keeps_value", "key", "lazies", "needs_space", "source",
-        "state", "waiters",
-    )  # fmt: skip
-
-    def __init__(self, fetcher: CacheFetcher, key: tuple[FileStore[Any], str] | None, *, keeps_value: bool) -> None:
-        self.fetcher = fetcher
-        self.key = key
-        self.keeps_value = keeps_value
-        self.lazies = 1  # lazies that refer to it and have not taken it yet
-        self.waiters = 0  # threads that wait for it
-        self.state = EntryState.QUEUED
-        self.extent: Extent | None = None
-        self.is_pickle = False
-        self.source: SourceInfo | None = None
-        self.error: BaseException | None = None  # raised by the fetching thread, for the first lazy that takes it
-        self.needs_space = False  # the limits kept it out of the cache
-        self.fetched: Fetched | None = None  # set only if threads wait and the cache has no space
+    fetcher: CacheFetcher
+    key: tuple[FileStore[Any], str] | None
+    keeps_value: bool
+    lazies: int = 1  # lazies that refer to it and have not taken it yet
+    waiters: int = 0  # threads that wait for it
+    state: EntryState = EntryState.QUEUED
+    extent: Extent | None = None
+    is_pickle: bool = False
+    source: SourceInfo | None = None
+    error: BaseException | None = None  # raised by the fetching thread, for the first lazy that takes it
+    needs_space: bool = False  # the limits kept it out of the cache
+    fetched: Fetched | None = None  # set only if threads wait and the cache has no space
 
     def read_store(self) -> Fetched:
         """Read the file from its store, decoded if the cache keeps values.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from ..samples.source_info import SourceInfo
 from .file_store import FileStore, add_source
 
 T = TypeVar("T")
@@ -99,23 +99,22 @@ class Lazy(Generic[T]):
 class DirectLazy(Lazy[T]):
     """A lazy that reads its file in :meth:`get`, in the calling thread."""
 
-    _data: tuple[T, SourceInfo] | None = None
+    _data: tuple[T, Any] | None = None
 
     def get(self, sample: Any = None) -> T:
         if self._data is None:
-            self._data = self.ds[self.fname]
+            self._data = self._read()
         value, source = self._data
         if sample is not None:
             add_source(sample, source)
         return value
 
+    def _read(self) -> tuple[T, Any]:
+        return self.ds[self.fname]
+
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the value: a batch with the lazy often has the value too.
-        return _direct_lazy, (self.ds, self.fname, self.pool)
-
-
-def _direct_lazy(ds: FileStore[T], fname: str, pool: CachePool) -> DirectLazy[T]:
-    return DirectLazy(ds=ds, fname=fname, pool=pool)
+        return partial(type(self), ds=self.ds, fname=self.fname, pool=self.pool), ()
 
 
 @dataclass(slots=True, eq=False, init=False)
@@ -163,7 +162,7 @@ class NoCachePool(CachePool):
         return DirectLazy(ds=store, fname=key, pool=self)
 
     def to_cache(self, data: T, name: str) -> Lazy[T]:
-        return MockLazy(name, HeldValue(data))
+        return held(name, data)
 
     def close(self) -> None:
         """Do nothing, because nothing is open."""
@@ -172,17 +171,6 @@ class NoCachePool(CachePool):
         return "NoCachePool()"
 
 
-class HeldValue(Generic[T]):
-    """A function that always returns its value; unlike a lambda it pickles.
-
-    >>> HeldValue(3)("any name")
-    3
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: T) -> None:
-        self.value = value
-
-    def __call__(self, name: str) -> T:  # noqa: ARG002 - the interface of MockLazy
-        return self.value
+def held(name: str, value: T) -> Lazy[T]:
+    """Return a lazy that holds its value in memory, and pickles with it."""
+    return MockLazy(name, {name: value}.__getitem__)

@@ -156,11 +156,8 @@ class DatasetFileStore(FileStore[bytes]):
             hint=f"write shard.tar/key.part: {names[0]}; or make the keys unique with energon prepare --fix-duplicates",
         )
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DatasetFileStore) and self.__getstate__() == other.__getstate__()
-
-    def __hash__(self) -> int:
-        return hash((DatasetFileStore, self._ref))
+    def identity(self) -> tuple[Any, ...]:
+        return (self._ref,)
 
     def __repr__(self) -> str:
         meta = f", meta_folder={self._ref.folder!r}" if self._ref.has_other_folder else ""

@@ -85,6 +85,18 @@ class FileStore(ABC, Generic[T_co]):
         value: T_co = raw
         return value
 
+    def identity(self) -> tuple[Any, ...] | None:
+        """Return values that are equal for stores of the same files, which are then equal; None compares objects."""
+        return None
+
+    def __eq__(self, other: object) -> bool:
+        mine = self.identity()
+        return self is other or (mine is not None and type(other) is type(self) and other.identity() == mine)
+
+    def __hash__(self) -> int:
+        mine = self.identity()
+        return object.__hash__(self) if mine is None else hash((type(self), *mine))
+
     def origin(self, key: str) -> tuple[FileStore[T_co], str]:
         """Return the store and key that identify this file for all samples; by default this store and key.
 

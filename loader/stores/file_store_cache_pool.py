@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from ..errors import ConfigError, Fault
-from .cache_fetcher import CacheEntry, CacheFetcher
-from .cache_pool import CachePool, HeldValue, Lazy, MockLazy
-from .file_store import FileStore, add_source
+from .cache_fetcher import CacheEntry, CacheFetcher, CacheLimits
+from .cache_pool import CachePool, DirectLazy, Lazy, held
+from .file_store import FileStore
 
 T = TypeVar("T")
 
@@ -74,8 +74,7 @@ class FileStoreCachePool(CachePool):
         self.num_workers = num_workers
         self.method: Method = method
         self._fetchers: dict[int, CacheFetcher] = {}
-        self._max_bytes = int(max_cache_size_gbytes * (1 << 30))
-        self._max_count = max_cache_count
+        self._limits = CacheLimits(int(max_cache_size_gbytes * (1 << 30)), max_cache_count)
 
     @property
     def fetcher(self) -> CacheFetcher:
@@ -84,11 +83,7 @@ class FileStoreCachePool(CachePool):
         fetcher = self._fetchers.get(pid)
         if fetcher is None:
             new = CacheFetcher(
-                self.cache_dir,
-                num_workers=self.num_workers,
-                max_bytes=self._max_bytes,
-                max_count=self._max_count,
-                keeps_values=self.method == "pickle",
+                self.cache_dir, self._limits, num_workers=self.num_workers, keeps_values=self.method == "pickle"
             )
             fetcher = self._fetchers.setdefault(pid, new)  # no lock: a fork may copy it while another thread holds it
             if fetcher is new:
@@ -105,16 +100,16 @@ class FileStoreCachePool(CachePool):
     @property
     def max_cache_size(self) -> int:
         """Largest size of the files in this process's cache, in bytes."""
-        return self._max_bytes
+        return self._limits.max_bytes
 
     @max_cache_size.setter
     def max_cache_size(self, size_bytes: int) -> None:
-        self._set_limits(size_bytes, self._max_count)
+        self._set_limits(size_bytes, self._limits.max_count)
 
     @property
     def max_cache_size_gbytes(self) -> float:
         """The same size in GiB."""
-        return self._max_bytes / (1 << 30)
+        return self._limits.max_bytes / (1 << 30)
 
     @max_cache_size_gbytes.setter
     def max_cache_size_gbytes(self, size: float) -> None:
@@ -123,19 +118,16 @@ class FileStoreCachePool(CachePool):
     @property
     def max_cache_count(self) -> int:
         """Largest number of files in this process's cache."""
-        return self._max_count
+        return self._limits.max_count
 
     @max_cache_count.setter
     def max_cache_count(self, count: int) -> None:
-        self._set_limits(self._max_bytes, count)
+        self._set_limits(self._limits.max_bytes, count)
 
     def _set_limits(self, size_bytes: int, count: int) -> None:
         if min(size_bytes, count) < 1:
             raise ConfigError(f"expected limits of at least 1 byte and 1 file, found {size_bytes} and {count}")
-        self._max_bytes, self._max_count = size_bytes, count
-        fetcher = self._fetchers.get(os.getpid())
-        if fetcher is not None:
-            fetcher.max_bytes, fetcher.max_count = self._max_bytes, self._max_count
+        self._limits.max_bytes, self._limits.max_count = size_bytes, count
 
     @property
     def current_cache_size(self) -> int:
@@ -159,7 +151,7 @@ class FileStoreCachePool(CachePool):
     def to_cache(self, data: T, name: str) -> Lazy[T]:
         """Store a value on the disk for later use; in memory if there is no space or the value does not pickle."""
         entry = self.fetcher.store_value(data)
-        return MockLazy(name, HeldValue(data)) if entry is None else CacheFileLazy(name, entry, self)
+        return held(name, data) if entry is None else CacheFileLazy(name, entry, self)
 
     def close(self) -> None:
         fetcher = self._fetchers.pop(os.getpid(), None)
@@ -175,7 +167,7 @@ class FileStoreCachePool(CachePool):
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
-class FileCacheLazy(Lazy[T]):
+class FileCacheLazy(DirectLazy[T]):
     """A file that is fetched ahead. Its disk space is freed once all its lazies are used or dropped.
 
     Attributes:
@@ -184,18 +176,9 @@ class FileCacheLazy(Lazy[T]):
 
     cache_path: ClassVar[None] = None
 
-    entry: CacheEntry | None
-    _data: tuple[T, Any] | None = None
+    entry: CacheEntry | None = None
 
-    def get(self, sample: Any = None) -> T:
-        if self._data is None:
-            self._data = self._take()
-        value, source = self._data
-        if sample is not None:
-            add_source(sample, source)
-        return value
-
-    def _take(self) -> tuple[T, Any]:
+    def _read(self) -> tuple[T, Any]:
         entry, self.entry = self.entry, None
         if entry is None:
             return self.ds[self.fname]  # the pool is full, this lazy was pickled, or an earlier get() failed
@@ -207,14 +190,6 @@ class FileCacheLazy(Lazy[T]):
     def __del__(self) -> None:
         if self.entry is not None:
             self.entry.fetcher.drop(self.entry)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # Without the value: a batch with the lazy often has the value too.
-        return _lazy_without_entry, (self.ds, self.fname, self.pool)
-
-
-def _lazy_without_entry(ds: FileStore[T], fname: str, pool: CachePool) -> FileCacheLazy[T]:
-    return FileCacheLazy(ds=ds, fname=fname, pool=pool, entry=None)
 
 
 class CacheFileLazy(Lazy[T]):
@@ -254,4 +229,4 @@ class CacheFileLazy(Lazy[T]):
         return id(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MockLazy, (self.fname, HeldValue(self.get()))
+        return held, (self.fname, self.get())

@@ -59,11 +59,8 @@ class _RecordFileStore(FileStore[T_co]):
     def get_path(self) -> str:
         return self._path
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other.get_path() == self._path
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._path))
+    def identity(self) -> tuple[Any, ...]:
+        return (self._path,)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._path!r})"

@@ -127,11 +127,8 @@ class SystemFileStore(FileStore[bytes]):
     def get_path(self) -> str:
         return self._base or "/"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, SystemFileStore) and self._base == other._base
-
-    def __hash__(self) -> int:
-        return hash((SystemFileStore, self._base))
+    def identity(self) -> tuple[Any, ...]:
+        return (self._base,)
 
     def __repr__(self) -> str:
         return f"SystemFileStore({self._base!r})"

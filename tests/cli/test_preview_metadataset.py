@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaMetadata, encode_media_metadata
+from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaMetadata, serialize_media_metadata
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_dataset import picture
@@ -289,7 +289,7 @@ def files(tmp_path: Path) -> Path:
             "CREATE TABLE media_metadata (entry_key TEXT PRIMARY KEY, metadata_type TEXT NOT NULL, "
             "metadata_json TEXT NOT NULL)"
         )
-        rows = [(name, *encode_media_metadata(metadata)) for name, metadata in known.items()]
+        rows = [(name, *serialize_media_metadata(metadata)) for name, metadata in known.items()]
         database.executemany("INSERT INTO media_metadata VALUES (?, ?, ?)", rows)
     database.close()
     return tmp_path

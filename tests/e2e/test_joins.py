@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from loader import DefaultTaskEncoder, Sample, TextSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+from loader.compat.dataset_from_config import get_dataset_from_config
 from loader.errors import ConfigError, TrustError
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from loader.metadataset.leaf_samples import LeafCounter
 from loader.metadataset.plans.plan_leaves import plan_leaves
-from loader.training.factories.dataset_from_config import get_dataset_from_config
 from tests.elastic_runs import Pipeline, Spread, check_every_save
 from tests.unit.metadataset.joined_data import JoinedData, filling, join_of
 

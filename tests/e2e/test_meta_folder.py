@@ -29,11 +29,11 @@ from loader import (
     get_val_datasets,
     stateless,
 )
+from loader.compat.webdataset_factory import prepare_dataset
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
 from loader.format.dataset_ref import DatasetRef
 from loader.metadataset import prepare_metadataset
-from loader.training.factories.webdataset_factory import prepare_dataset
 from tests.e2e.text_dataset import CRUDE, write_texts
 from tests.small_disks import read_only
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from loader.compat.webdataset_factory import prepare_dataset
 from loader.errors import ConfigError, FormatError, StorageError, WorkerError
 from loader.format.cluster.share import PART_PLAN, Part
 from loader.format.index.journal import Journal, save_scans
@@ -25,7 +26,6 @@ from loader.format.prepare.part import PartReport, run_part
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.storage import open_storage
-from loader.training.factories.webdataset_factory import prepare_dataset
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,

@@ -18,6 +18,7 @@ from loader import (
     get_val_dataset,
     random_access,
 )
+from loader.compat.webdataset_factory import WebdatasetMeta
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
 from loader.format.prepare import PreparePlan, run_prepare
@@ -26,7 +27,6 @@ from loader.inspect import path_facts
 from loader.lint.metadata import check_split
 from loader.metadataset.leaf_samples import LeafCounter
 from loader.metadataset.plans.plan_leaves import plan_leaves
-from loader.training.factories.webdataset_factory import WebdatasetMeta
 from tests.e2e.dataset_tree import prepare
 from tests.e2e.text_dataset import exclude, write_texts
 from tests.elastic_runs import Pipeline, Spread, check_every_save

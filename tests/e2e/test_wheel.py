@@ -123,7 +123,7 @@ def test_the_wheel_has_each_module_once_and_leaves_megatron_to_others(wheels: tu
     assert {f"{package.replace('.', '/')}/py.typed" for package in PACKAGES} <= names
     assert len({name for name in names if name.endswith(".py")}) == len(sources())
     assert "megatron/__init__.py" not in names
-    assert not any(name.startswith("loader/integrations/megatron_energon/") for name in names)
+    assert not any(name.startswith("loader/compat/megatron_energon/") for name in names)
 
 
 @pytest.mark.parametrize("kind", ["wheel", "editable"])

@@ -45,17 +45,15 @@ def closed_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[No
 
 def forget_clients() -> None:
     """Let the next request open a new client, with the environment as it is then."""
-    for client in choice._clients.values():
-        if isinstance(client, HttpClient):
-            client.close()
-    choice._clients.clear()
+    for connection in choice._connections.values():
+        if isinstance(connection.client, HttpClient):
+            connection.client.close()
     choice._connections.clear()
     choice._fetchers.clear()
-    choice._paces.clear()
     choice._answered.clear()
     helper = helper_client._helper
     if helper is not None:
-        helper._requests.close()
+        helper.close()
         helper._thread.join()
         helper_client._helper = None
 

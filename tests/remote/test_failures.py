@@ -208,7 +208,7 @@ def test_a_service_that_asks_for_more_patience_than_the_deadline_is_given_up() -
 
 
 def test_without_more_threads_those_that_run_fetch_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    fetcher = Fetcher(2, Pace(2))
+    fetcher = Fetcher(2)
     start = threading.Thread.start
 
     def refuse(_: threading.Thread) -> None:

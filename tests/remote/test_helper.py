@@ -69,11 +69,11 @@ def test_a_listing_that_is_given_up_is_forgotten(served: ObjectServer) -> None:
     pages: Any = HelperClient(*WHERE).pages("ds/")
     assert len(next(pages)) == 1000
     listing = next(helper_client._listings) - 1
-    assert len(helper_client._current().call(*WHERE, "pages", None, listing)) == 1000
+    assert len(helper_client._current().call(*WHERE, "next page", listing)) == 1000
     pages.close()
     requests = len(served.requests)
     with pytest.raises(StorageError, match="KeyError"):
-        helper_client._current().call(*WHERE, "pages", None, listing)
+        helper_client._current().call(*WHERE, "next page", listing)
     assert len(served.requests) == requests
 
 

@@ -14,13 +14,13 @@ import pytest
 
 from energon_cli.main import main
 from loader import SavableDataLoader, WorkerConfig, get_savable_loader, get_train_dataset
+from loader.compat.webdataset_factory import prepare_dataset
 from loader.errors import ConfigError, EnergonError
 from loader.storage import EPath, open_storage
 from loader.storage.remote import redact_urls, remember_options, use_storage_options
 from loader.storage.remote.clients import choice
 from loader.storage.remote.options import OPTIONS_VARIABLE, options_for
 from loader.stores import DatasetFileStore
-from loader.training.factories.webdataset_factory import prepare_dataset
 from tests.e2e.dataset_tree import prepare, write_shards
 from tests.object_server import Fault, FaultPlan, ObjectServer
 
@@ -232,7 +232,7 @@ def test_a_profile_whose_file_has_changed_is_read_again_when_a_url_is_opened(
         assert EPath("msc://p/data/x").read_text() == "dog"
         requests = len(server.requests)
         assert open_storage("msc://p/data").read("x") == b"dog"
-        assert len(choice._clients) == 2
+        assert len(choice._connections) == 2
         assert len(server.requests) == requests
 
 

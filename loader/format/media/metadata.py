@@ -135,22 +135,22 @@ class AVMetadata(MediaMetadataBase):
 MediaMetadata: TypeAlias = ImageMetadata | AVMetadata
 
 
-def encode_media_metadata(metadata: MediaMetadata) -> tuple[MediaMetadataType, str]:
+def serialize_media_metadata(metadata: MediaMetadata) -> tuple[MediaMetadataType, str]:
     """Encode metadata as the type and the JSON of a table row. Unknown values are skipped.
 
-    >>> encode_media_metadata(ImageMetadata(width=4, height=3, format="PNG", mode="L"))
+    >>> serialize_media_metadata(ImageMetadata(width=4, height=3, format="PNG", mode="L"))
     (<MediaMetadataType.IMAGE: 'image'>, '{"width":4,"height":3,"format":"PNG","mode":"L"}')
     """
     return metadata.metadata_type, json.dumps(metadata.to_dict(), separators=(",", ":"))
 
 
-def decode_media_metadata(metadata_type: str, metadata_json: str) -> MediaMetadata:
+def deserialize_media_metadata(metadata_type: str, metadata_json: str) -> MediaMetadata:
     """Decode the type and the JSON of a table row. Unknown fields are ignored.
 
     Raises:
         ValueError: The type is unknown, or the JSON does not fit the type.
 
-    >>> decode_media_metadata("av", '{"audio_channels":2}').audio_channels
+    >>> deserialize_media_metadata("av", '{"audio_channels":2}').audio_channels
     2
     """
     kinds: dict[str, type[MediaMetadata]] = {"image": ImageMetadata, "av": AVMetadata}
@@ -251,7 +251,7 @@ class MediaMetadataReader:
 
     def _decode(self, metadata_type: object, metadata_json: object, *bases: object) -> MediaMetadata:
         try:
-            metadata = decode_media_metadata(str(metadata_type), str(metadata_json))
+            metadata = deserialize_media_metadata(str(metadata_type), str(metadata_json))
         except ValueError as error:
             raise self._damage(str(error)) from None
         if isinstance(metadata, ImageMetadata):

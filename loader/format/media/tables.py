@@ -16,7 +16,7 @@ from ..nv_meta import INDEX_SQLITE
 from ..worker_pool import run_in_workers
 from .extraction import BrokenMedia, FileRegion, extract_media
 from .kind import MediaFilter, MediaStrategy, parse_patterns
-from .metadata import AVMetadata, encode_media_metadata, has_media_tables, media_query
+from .metadata import AVMetadata, has_media_tables, media_query, serialize_media_metadata
 
 MediaRow = tuple[str, str, str, str | None, str | None]
 """entry_key, metadata_type, metadata_json, video_basis and audio_basis."""
@@ -196,7 +196,7 @@ class MediaRows:
             return
         if metadata is not None:
             bases = (metadata.video_basis, metadata.audio_basis) if isinstance(metadata, AVMetadata) else (None, None)
-            self.rows.append((entry_key, *encode_media_metadata(metadata), *bases))
+            self.rows.append((entry_key, *serialize_media_metadata(metadata), *bases))
 
     def note_broken(self, entry_key: str, reason: str) -> None:
         """Count one part or file that cannot be read."""

@@ -78,7 +78,7 @@ class FailurePolicy:
             number for a hook.
         skip_tolerance: Consecutive samples that a hook may skip before it has kept any, or fail for if it has no other
             tolerance; None: any number. The default grows with the data.
-        samples: Samples in a round through the data, of which each is one at least.
+        samples: Samples in a round through the data; each of them comes at least once.
         passed: The hooks that a sample has passed in this worker, whose lanes share the set; None for a run that is
             resumed, in which no hook is new.
 
@@ -93,25 +93,6 @@ class FailurePolicy:
     Raises:
         ConfigError: The tolerance is negative, or the handler takes other arguments.
     """
-
-    __slots__ = (
-        "_first",
-        "_handler",
-        "_in_a_row",
-        "_is_new",
-        "_lane",
-        "_not_rebuilt",
-        "_passed",
-        "_restore_handler",
-        "_skips",
-        "_tolerance",
-        "dropped",
-        "last",
-        "pending",
-        "remainder",
-        "samples",
-        "skip_tolerance",
-    )
 
     def __init__(
         self,
@@ -180,7 +161,7 @@ class FailurePolicy:
             sample: The function's argument: a sample, or a list of samples.
             sources: The files that the sample is from; by default its ``__sources__``. The handler receives them.
             tolerance: Consecutive failures that end the run; None: the number set for the hook.
-            samples: Number of samples to count; by default that of their keys, and at least one.
+            samples: Number of samples to count; by default one for each key, and at least one.
 
         Raises:
             Exception: ``error`` itself if it ends the run, with a note that names hook and sample.

@@ -40,7 +40,7 @@ def places_of_sample(sample: Any, sources: Any = None) -> tuple[str, ...]:
 
 
 def sources_of_sample(sample: Any) -> list[Any] | None:
-    """Return the ``__sources__`` of a sample, or of all samples of a list; None if there are none."""
+    """Return the ``__sources__`` of a sample, or of all samples of a list; None if no sample has any."""
     return _members(sample, "__sources__") or None
 
 

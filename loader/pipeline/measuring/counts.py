@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from operator import add, attrgetter
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ class SourceCounts(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One call in the trace of a worker; times are those of ``time.perf_counter_ns``."""
+    """One call in the trace of a worker; times as by ``time.perf_counter_ns``."""
 
     name: str
     begin_ns: int
@@ -54,6 +55,7 @@ PackedCounts = tuple[tuple[int, ...], dict[str, Any]]
 tenth of the time of objects."""
 
 
+@dataclass(slots=True, eq=False)
 class Counts:
     """Counts and times of a worker.
 
@@ -75,33 +77,20 @@ class Counts:
         events: Calls while a trace is recorded.
     """
 
-    __slots__ = (
-        "activities",
-        "always",
-        "batches",
-        "cost_ns",
-        "dropped",
-        "events",
-        "exact_sizes",
-        "idle_ns",
-        "make_ns",
-        "sizes",
-        "sources",
-        "timed",
-        "timed_ns",
-        "transport_ns",
-    )
-
-    def __init__(self) -> None:
-        self.batches = self.make_ns = self.transport_ns = self.idle_ns = 0
-        self.timed = self.timed_ns = self.cost_ns = 0
-        self.activities: dict[str, int] = {}
-        self.always: dict[str, int] = {}
-        self.sources: dict[int, SourceCounts] = {}
-        self.dropped: dict[str, int] = {}
-        self.sizes: dict[tuple[str, int], tuple[float, int]] = {}
-        self.exact_sizes: dict[tuple[str, int], float] = {}
-        self.events: list[Event] = []
+    batches: int = 0
+    make_ns: int = 0
+    transport_ns: int = 0
+    idle_ns: int = 0
+    timed: int = 0
+    timed_ns: int = 0
+    cost_ns: int = 0
+    activities: dict[str, int] = field(default_factory=dict)
+    always: dict[str, int] = field(default_factory=dict)
+    sources: dict[int, SourceCounts] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    sizes: dict[tuple[str, int], tuple[float, int]] = field(default_factory=dict)
+    exact_sizes: dict[tuple[str, int], float] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
 
     def packed(self) -> PackedCounts:
         """Return the counts as they travel to the rank."""
@@ -146,15 +135,15 @@ class Counts:
         self.sizes[unit, source] = known + total, measured + samples
 
     def add_exact_size(self, unit: str, source: int, total: float) -> None:
-        """Add the sizes of samples of a source of which each is measured."""
+        """Add the sizes of samples of a source that measures each sample."""
         self.exact_sizes[unit, source] = self.exact_sizes.get((unit, source), 0.0) + total
 
     def total_sizes(self) -> tuple[dict[str, float], dict[int, dict[str, float]]]:
-        """Return the sums of metrics over all samples that were kept, and those of each source.
+        """Return the sums of metrics over all samples that were kept, in total and by source.
 
-        Sums that blends count are exact; they include what later hooks skip. Others are estimates: the mean size of the
-        measured samples of a source is that of all its samples. The sum over all sources also has samples of which none
-        of the same source was measured, or whose source is not known, with the mean of all.
+        Sums that blends count are exact; they include what later hooks skip. Other sums are estimates: all samples of a
+        source count with the mean size of its measured samples. In the total, samples whose source is not known, or has
+        no measured sample, count with the mean over all sources.
         """
         kept = {number: one.samples - one.excluded - one.dropped for number, one in self.sources.items()}
         unknown = sum(one.dropped for one in self.sources.values()) - sum(self.dropped.values())  # 0 or less
@@ -176,9 +165,9 @@ class Counts:
         return totals, by_source
 
     def times(self) -> dict[str, float]:
-        """Return the seconds of each activity, extrapolated from the timed micro-batches, and those of the rest.
+        """Return the seconds of each activity, extrapolated from the timed micro-batches.
 
-        The sum is that of ``make_ns``. The rest, ``"other"``, is the pipeline's own work.
+        They add up to ``make_ns``: the rest is ``"other"``, the pipeline's own work.
         """
         found: dict[str, float] = dict(self.always)
         rest = max(0, self.make_ns - sum(self.always.values()))
@@ -190,7 +179,7 @@ class Counts:
 
 
 _NUMBERS = ("batches", "make_ns", "transport_ns", "idle_ns", "timed", "timed_ns", "cost_ns")
-_COLLECTIONS = tuple(name for name in Counts.__slots__ if name not in _NUMBERS)
+_COLLECTIONS = tuple(each.name for each in fields(Counts) if each.name not in _NUMBERS)
 _numbers_of = attrgetter(*_NUMBERS)
 _collections_of = attrgetter(*_COLLECTIONS)
 _NONE = SourceCounts()
@@ -205,15 +194,15 @@ def add_numbers(mine: dict[Any, Any], more: Mapping[Any, float]) -> None:
 _MAX_WAITING = 4000  # samples of chunks that were not counted; their arrays take memory
 
 _Columns = tuple[IntArray, IntArray, IntArray, npt.NDArray[np.bool_] | None]
-"""Of samples, shape (n,) each: sources, epochs, bytes (-1 if they are not one range), and True for the excluded ones;
-None instead of the last if there are none."""
+"""Columns of n samples, shape (n,) each: source, epoch, bytes (-1 if they are not one range), and whether the sample is
+excluded (None instead of an array if no sample is)."""
 
 
 class SourceCounter:
     """Counts the samples that a reader has yielded in one lane.
 
     Args:
-        first: The number of the reader's first source among those of the chain.
+        first: The number of the reader's first source in the chain.
         position: The position of the next sample.
         mean_bytes: Returns the mean size of a source's samples, for samples whose size is not in the index.
         sources: Number of the reader's sources.

@@ -1,4 +1,4 @@
-"""Find the sources of items by their ids, also above stages that blend chains, join items or take those of other lanes.
+"""Find the sources of items by their ids, also above stages that blend chains, join items or take other lanes' items.
 
 An id has the places of the inputs that lead to a sample, and its position in the lane's stream. So nothing is noted for
 each sample: the sources of the few items in question are computed.
@@ -15,17 +15,19 @@ from ...errors import StateError
 from ...order import LaneOrder
 
 NO_SOURCE = -1
-"""The source of samples for which it is not known, such as those that a user's dataset made itself."""
+"""The source of samples whose source is not known: a user's dataset made them itself, for example."""
 
 _LANE_ITEM = "lane"  # see loader.pipeline.contract.item_id
 
 
 class MeasuredLane(Protocol):
-    """A lane, with those of the inputs below it."""
+    """A lane, and the lanes of the inputs below it."""
 
     number: int
     root_number: int
     count: int
+    recorder: Any
+    """The :class:`~loader.pipeline.measuring.recorder.WorkerRecorder` of its worker; None without statistics."""
 
     @property
     def readers(self) -> ReaderSources | None:
@@ -37,7 +39,7 @@ class MeasuredLane(Protocol):
 
 
 class ItemSample(NamedTuple):
-    """A sample of which an item was made.
+    """A sample from which an item was made.
 
     Attributes:
         source: The number of its source, or :data:`NO_SOURCE`.

@@ -48,14 +48,14 @@ def number_of(size: Any) -> float:
     """Return the result of a metric as a float: a number, or a tensor or array with one element.
 
     Raises:
-        TypeError: It is no number; ValueError and RuntimeError likewise, as ``float`` and ``item`` raise them.
+        TypeError, ValueError, RuntimeError: The result is no number.
     """
     item = getattr(size, "item", None)
     return float(size if item is None else item())
 
 
 def measure_items(sizes: Sizes, arguments: Sequence[Any], result: Any, counts: Counts) -> None:
-    """Add the sizes of the items of a call to the counts of their sources; those of a pack to its samples, equally.
+    """Add the sizes of the items of a call to the counts of their sources; a pack's size is divided among its samples.
 
     Args:
         sizes: The metrics.

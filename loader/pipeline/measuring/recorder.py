@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -27,14 +28,8 @@ _UNSENT = 1 / 32  # of the micro-batches of a worker, those whose counts are not
 _MAX_EVENTS = 200_000  # of one worker on their way to the rank
 
 
-class Measured(MeasuredLane, Protocol):
-    """A lane, which knows the recorder of its worker."""
-
-    recorder: WorkerRecorder | None
-
-
 def register(
-    lane: Measured,
+    lane: MeasuredLane,
     name: str,
     owner: Any,
     attribute: str,
@@ -57,14 +52,14 @@ def register(
         noting: An attribute of the owner that is True while it must set ``item_id``.
     """
     if lane.recorder is not None:
-        function = _Function(name, owner, attribute)
+        function = _Function(name, weakref.ref(owner), attribute)
         if sizes or result_sizes:
             function.sizes = Sizes(lane, owner, sizes or result_sizes or {}, of_result=not sizes)
             function.noting = noting
         lane.recorder.add(lane.root_number, function)
 
 
-def skipped_items(lane: Measured) -> Any:
+def skipped_items(lane: MeasuredLane) -> Any:
     """Return the collection to which a stage adds the ids of items that it skips."""
     return _NO_ITEMS if lane.recorder is None else SkippedItems(lane, lane.recorder.samples.skipped)
 
@@ -77,17 +72,15 @@ class _NoItems:
 _NO_ITEMS = _NoItems()
 
 
+@dataclass(slots=True, eq=False)
 class _Function:
     """A function that a stage calls as an attribute of an object."""
 
-    __slots__ = ("attribute", "name", "noting", "owner", "sizes")
-
-    def __init__(self, name: str, owner: Any, attribute: str) -> None:
-        self.name = name
-        self.owner = weakref.ref(owner)
-        self.attribute = attribute
-        self.sizes: Sizes | None = None
-        self.noting: str | None = None
+    name: str
+    owner: weakref.ref[Any]
+    attribute: str
+    sizes: Sizes | None = None
+    noting: str | None = None
 
 
 class WorkerRecorder:
@@ -313,7 +306,7 @@ class SampleCounts:
         self._next = NextTurn(_MISSING)
 
     def add_counter(self, counter: Counter) -> None:
-        """Add the counts of a stage to those of the worker. The stage is not kept alive."""
+        """Count what a stage counts for the worker, too. The stage is not kept alive."""
         self._counters.append(weakref.ref(counter))
 
     def add_dropped(self, dropped: Mapping[str, int]) -> None:
@@ -397,7 +390,7 @@ class SkippedItems:
 
     __slots__ = ("_item_ids", "_lane", "_waiting")
 
-    def __init__(self, lane: Measured, waiting: list[SkippedItems]) -> None:
+    def __init__(self, lane: MeasuredLane, waiting: list[SkippedItems]) -> None:
         self._lane = weakref.ref(lane)
         self._waiting = waiting
         self._item_ids: list[Any] = []

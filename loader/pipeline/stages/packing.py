@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
 from ...escaped_log import get_logger
-from ...samples.encoding.packed_samples import PackedSamplesOutput
+from ...samples.encoding.task_encoder import PackedSamplesOutput
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId, as_item_id, plain_item_id
@@ -34,7 +34,7 @@ class PackingDataset(MapDataset[T]):
     If ``pre_packer([a, b, c, d])`` returns ``[[a, c], [b]]``, ``PackingDataset([a, b, c, d], 4, pre_packer, f)`` yields
     ``f([a, c]), f([b])``. Samples in no group are dropped. The buffer is filled again when all groups are packed; at
     the end of a lane it is filled from the other lanes of the worker, and at the end of a pass it is shorter. If
-    ``pre_packer`` returns a :class:`~loader.samples.encoding.packed_samples.PackedSamplesOutput`, its ``pushback``
+    ``pre_packer`` returns a :class:`~loader.samples.encoding.task_encoder.PackedSamplesOutput`, its ``pushback``
     comes first in the next fill.
 
     If ``pre_packer`` fails, it is called again without the samples for which it fails alone, or for each half of the

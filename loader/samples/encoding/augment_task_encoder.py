@@ -53,7 +53,7 @@ def _definition(encoder: Any, name: str) -> Any:
 class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
     """Base of task encoders that override some hooks of another task encoder, of any class.
 
-    All other hooks, and all attributes, are those of the inner encoder. An overriding hook calls the inner one by
+    All other hooks, and all attributes, come from the inner encoder. An overriding hook calls the inner one by
     ``super()``. Hooks that the inner encoder's own code calls are the inner ones.
 
     Args:

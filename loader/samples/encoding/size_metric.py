@@ -76,7 +76,7 @@ def _registered(method: Callable[..., Any], unit: str, after: After) -> Callable
 
 
 def size_metrics(encoder: object) -> dict[str, SizeMetric]:
-    """Return the metrics of a task encoder by their units; those of an inner encoder are included."""
+    """Return the metrics of a task encoder, inner encoders included, by their units."""
     inner = vars(encoder).get("_task_encoder") if hasattr(encoder, "__dict__") else None
     found: dict[str, SizeMetric] = {} if inner is None else size_metrics(inner)
     for name in dir(type(encoder)):

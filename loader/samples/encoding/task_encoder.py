@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
+from ...errors import EnergonError
 from ..batching.collate import collate
 from ..batching.padding import empty_batch
 from ..decoding.decoder import SampleDecoder
@@ -12,13 +14,29 @@ from ..hook_rng import HookRng
 from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
 from ..sample_dataclass import as_type
 from .cooking import Cooker, cook
-from .packed_samples import PackedSamplesOutput
-from .stage_builder import stage_builder
 
 T_sample = TypeVar("T_sample")
 T_encoded_sample = TypeVar("T_encoded_sample")
 T_raw_batch = TypeVar("T_raw_batch")
 T_batch = TypeVar("T_batch")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class PackedSamplesOutput(Generic[T]):
+    """Groups of samples to pack, and samples that return to the packing buffer.
+
+    Samples in neither are dropped, as with a plain list of groups.
+
+    Args:
+        groups: The groups; each becomes one packed sample.
+        pushback: Samples that come first in the buffer when it is filled again. At least one sample of a full buffer
+            must leave it. In the last buffers of a pass, which get no new samples, pushed-back samples come again as
+            long as each selection takes some of them.
+    """
+
+    groups: Iterable[Iterable[T]]
+    pushback: Iterable[T] = ()
 
 
 class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
@@ -99,7 +117,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
         Returns:
             Groups of these objects, not of copies. A sample in no group is skipped. A
-            :class:`~loader.samples.encoding.packed_samples.PackedSamplesOutput` also has ``pushback``: samples that
+            :class:`~loader.samples.encoding.task_encoder.PackedSamplesOutput` also has ``pushback``: samples that
             return to the buffer before it is filled again.
         """
         raise NotImplementedError(
@@ -174,7 +192,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         Args:
             datasets: The datasets of the run, a :class:`~loader.training.datasets.run_datasets.LoadedDatasets`.
             worker_config: Ranks, workers and lanes of the run.
-            batch_size: As in ``get_train_dataset``; likewise all other arguments.
+            batch_size: As in ``get_train_dataset``, as all arguments that are not listed here.
             blend_mode: The kind of mix, which the datasets have as well; only overriding methods receive it.
         """
         return datasets.train_chain(
@@ -207,7 +225,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         Args:
             datasets: As in :meth:`build_train_datasets`.
             worker_config: Ranks, workers and lanes of the run.
-            batch_size: As in ``get_val_dataset``; likewise all other arguments.
+            batch_size: As in ``get_val_dataset``, as all arguments that are not listed here.
         """
         return datasets.val_chain(
             self,
@@ -235,11 +253,11 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         Args:
             dataset: The stage below.
             worker_config: Accepted for code written for megatron-energon: it is the dataset's.
-            subflavors: Likewise: a cooker is chosen by the subflavors of the sample.
+            subflavors: Accepted for the same reason: the subflavors of the sample choose its cooker.
             get_primary_aux: Returns the store of all parts of the dataset, ``as_file_store`` of its factory.
             aux: The auxiliary stores by name.
         """
-        return stage_builder().cook_crude_sample(self, dataset, get_primary_aux=get_primary_aux, aux=aux)
+        return _stage_builder().cook_crude_sample(self, dataset, get_primary_aux=get_primary_aux, aux=aux)
 
     @library_hook
     def build_encode_sample(self, dataset: Any, *, worker_config: Any) -> Any:  # noqa: ARG002 - documented
@@ -249,7 +267,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             dataset: The stage below.
             worker_config: Accepted for code written for megatron-energon: it is the dataset's.
         """
-        return stage_builder().encode_sample(self, dataset)
+        return _stage_builder().encode_sample(self, dataset)
 
     @library_hook
     def build_batch(
@@ -270,7 +288,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
             worker_config: Accepted for code written for megatron-energon: it is the dataset's.
         """
-        return stage_builder().batch(
+        return _stage_builder().batch(
             self,
             dataset,
             batch_size=batch_size,
@@ -375,3 +393,21 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
         """Convert a batch to ``batch_type``."""
         wanted = self._batch_type
         return batch if wanted is None else as_type(batch, wanted)
+
+
+_stage_builders: list[Any] = []
+"""The ``EncoderStages`` of the layer of training: stages are above this layer."""
+
+
+def set_stage_builder(builder: Any) -> None:
+    """Set the object whose methods build the stages of the ``build_…`` methods of all task encoders."""
+    _stage_builders[:] = [builder]
+
+
+def _stage_builder() -> Any:
+    if not _stage_builders:
+        raise EnergonError(
+            "stages can be built once a dataset is open",
+            hint="call build_batch, build_encode_sample and build_cook_crude_sample in build_train_datasets",
+        )
+    return _stage_builders[0]

@@ -52,13 +52,10 @@ class RemoteObject(NamedTuple):
 
 
 class _Block(NamedTuple):
+    name: str  # of its file
     digest: bytes  # 32 bytes
     start: int  # in the object
     size_bytes: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.digest.hex()[:40]}-{HEADER_BYTES + self.size_bytes}"
 
     @property
     def lock_number(self) -> int:
@@ -116,25 +113,24 @@ class BlockCache:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _read(self, block: _Block, start: int, stop: int, fetch: Fetch, *, is_sparse: bool) -> bytes:
-        name = block.name
-        data = self._stored(block, name, start, stop)
-        if data is None and self._is_wanted(name) and not (is_sparse and self._is_rare(block, name, stop - start)):
-            whole = self._fetched_once(block, name, fetch)
+        data = self._stored(block, start, stop)
+        if data is None and self._is_wanted(block.name) and not (is_sparse and self._is_rare(block, stop - start)):
+            whole = self._fetched_once(block, fetch)
             data = None if whole is None else whole[start:stop]
         if data is None:  # another thread or process may have fetched it meanwhile
-            data = self._stored(block, name, start, stop)
+            data = self._stored(block, start, stop)
         is_stored = data is not None
         if data is None:
             data = fetch(block.start + start, block.start + stop)
-        self._note_use(block, name, stop - start, is_stored=is_stored)
+        self._note_use(block, stop - start, is_stored=is_stored)
         return data
 
     # ---------------------------------------------------------------------------------------------------- on the disk
 
-    def _stored(self, block: _Block, name: str, start: int, stop: int) -> bytes | None:
+    def _stored(self, block: _Block, start: int, stop: int) -> bytes | None:
         """Return bytes of a block; None if it is not in the cache. A broken one is removed."""
         try:
-            fd = self._folder.open(name)
+            fd = self._folder.open(block.name)
             if fd is None:
                 return None
             try:
@@ -146,38 +142,38 @@ class BlockCache:
                 self._pause(error.strerror or str(error))
                 return None
             self._warn("a block in the cache %s is damaged, and is fetched again: %s", self._folder.path, error)
-            self._used.pop(name, None)
-            if not self._folder.remove(name):
-                self._unusable.add(name)
+            self._used.pop(block.name, None)
+            if not self._folder.remove(block.name):
+                self._unusable.add(block.name)
             return None
-        if time.time() - mtime_ns / 1e9 > _TOUCHED_EVERY_S and not self._is_used_up(block, name):
-            self._folder.touch(name)
+        if time.time() - mtime_ns / 1e9 > _TOUCHED_EVERY_S and not self._is_used_up(block):
+            self._folder.touch(block.name)
         return data
 
-    def _fetched_once(self, block: _Block, name: str, fetch: Fetch) -> bytes | None:
+    def _fetched_once(self, block: _Block, fetch: Fetch) -> bytes | None:
         """Return a block that this thread or another one fetched; None if this process did not fetch it."""
         own: Future[bytes | None] = Future()
         with self._lock:
-            first = self._fetching.setdefault(name, own)
+            first = self._fetching.setdefault(block.name, own)
         if first is not own:
             return first.result()
         whole = None
         try:
             with self._permits:
-                whole = self._fetched(block, name, fetch)
+                whole = self._fetched(block, fetch)
         except Exception as error:
             own.set_exception(error)
             raise
         finally:
             with self._lock:
-                del self._fetching[name]
+                del self._fetching[block.name]
             if not own.done():
                 own.set_result(whole)
         return whole
 
-    def _fetched(self, block: _Block, name: str, fetch: Fetch) -> bytes | None:
+    def _fetched(self, block: _Block, fetch: Fetch) -> bytes | None:
         with self._locks.hold(block.lock_number, wait_s=self._wait_s) as is_held:
-            if not is_held or self._folder.status(name) is not None:
+            if not is_held or self._folder.status(block.name) is not None:
                 return None
             file_bytes = HEADER_BYTES + block.size_bytes
             if not self._space.reserve(file_bytes):
@@ -185,7 +181,7 @@ class BlockCache:
                 return None
             whole, is_written = None, False
             try:
-                with closing(NewFile(self._folder, name, file_bytes)) as file:
+                with closing(NewFile(self._folder, block.name, file_bytes)) as file:
                     whole = fetch(block.start, block.start + block.size_bytes)
                     file.write((header_of(block.digest, whole), whole))
                     file.publish()
@@ -213,37 +209,37 @@ class BlockCache:
             return False
         return name not in self._used  # else it left the cache before all of it was read, and would again
 
-    def _is_rare(self, block: _Block, name: str, size_bytes: int) -> bool:
+    def _is_rare(self, block: _Block, size_bytes: int) -> bool:
         """Count the bytes of a sparse read; return False if so much of the block was read that all of it pays."""
         with self._lock:
-            read = self._sparse.pop(name, 0) + size_bytes
+            read = self._sparse.pop(block.name, 0) + size_bytes
             if read >= _SPARSE_SHARE * block.size_bytes:
                 return False
-            self._sparse[name] = read  # at the end
+            self._sparse[block.name] = read  # at the end
             if len(self._sparse) > _MAX_NOTED:
                 del self._sparse[next(iter(self._sparse))]
         return True
 
-    def _is_used_up(self, block: _Block, name: str) -> bool:
-        return self._used.get(name, 0) >= _USED_UP * block.size_bytes
+    def _is_used_up(self, block: _Block) -> bool:
+        return self._used.get(block.name, 0) >= _USED_UP * block.size_bytes
 
-    def _note_use(self, block: _Block, name: str, size_bytes: int, *, is_stored: bool) -> None:
+    def _note_use(self, block: _Block, size_bytes: int, *, is_stored: bool) -> None:
         """Count the bytes that were used of a block: one that is used up is the first to leave.
 
         In an epoch each byte is used once, so such a block is not needed before the next epoch. The last one that was
         used up leaves first, since those before it may be of the epoch before. So its time is negative.
         """
         with self._lock:
-            if name not in self._used and not is_stored:
+            if block.name not in self._used and not is_stored:
                 return
-            was_used_up = self._is_used_up(block, name)
-            used = self._used.pop(name, 0) + size_bytes
+            was_used_up = self._is_used_up(block)
+            used = self._used.pop(block.name, 0) + size_bytes
             if used < block.size_bytes:
-                self._used[name] = used  # at the end
+                self._used[block.name] = used  # at the end
                 if len(self._used) > _MAX_NOTED:
                     del self._used[next(iter(self._used))]
         if not was_used_up and used >= _USED_UP * block.size_bytes:
-            self._folder.touch(name, -time.time())
+            self._folder.touch(block.name, -time.time())
 
 
 def _block_of(source: RemoteObject, number: int) -> _Block:
@@ -251,7 +247,9 @@ def _block_of(source: RemoteObject, number: int) -> _Block:
     digest = hashlib.sha256()
     for text in (source.identity, source.version, f"{source.size_bytes} {number}"):
         digest.update(text.encode("utf-8", "surrogateescape") + b"\0")
-    return _Block(digest.digest(), start, min(BLOCK_BYTES, source.size_bytes - start))
+    size_bytes = min(BLOCK_BYTES, source.size_bytes - start)
+    name = f"{digest.hexdigest()[:40]}-{HEADER_BYTES + size_bytes}"
+    return _Block(name, digest.digest(), start, size_bytes)
 
 
 HEADER_BYTES = 4096

@@ -50,7 +50,7 @@ def block_cache(settings: CacheSettings) -> BlockCache | None:
 
 
 def local_copy(settings: CacheSettings | None, key: str, download: Callable[[], Iterable[bytes]]) -> Path:
-    """Return the path of a copy of a file, which is downloaded if there is none.
+    """Return the path of a copy of a file; download the file if no copy exists.
 
     Without a cache, or if its disk is full, the copy is a temporary one.
 
@@ -154,7 +154,7 @@ class FileCopies:
             atexit.register(self._leave)
 
     def path_of(self, key: str, download: Callable[[], Iterable[bytes]]) -> Path:
-        """Return the path of a copy, which is downloaded if there is none.
+        """Return the path of a copy; download the file if no copy exists.
 
         Args:
             key: The file and its version.

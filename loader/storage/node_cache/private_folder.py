@@ -33,7 +33,7 @@ class PrivateFolder:
         self._is_own_name = re.compile(name_pattern).fullmatch
 
     def open(self, name: str) -> int | None:
-        """Open a file; return None if there is none.
+        """Open a file; return None if it is missing.
 
         Raises:
             OSError: It is a link, a folder or a pipe, belongs to another user, or has a second name elsewhere.
@@ -49,14 +49,14 @@ class PrivateFolder:
         raise OSError(errno.EPERM, "it is no plain file of this user", name)
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the cache's files; folders and links with such a name are none of them."""
+        """Yield the names of the cache's files, without folders and links that have such a name."""
         with os.scandir(self.fd) as found:
             for entry in found:
                 if self._is_own_name(entry.name) and entry.is_file(follow_symlinks=False):
                     yield entry.name
 
     def status(self, name: str) -> os.stat_result | None:
-        """Return the status of a plain file; None if it is none, or was removed."""
+        """Return the status of a file; None if it was removed, or is a folder or a link."""
         try:
             status = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
         except OSError:
@@ -130,7 +130,7 @@ def open_inner_folder(path: str, outer: int, name: str, name_pattern: str) -> Pr
     """Open a folder in an own folder; create it if it is missing.
 
     Raises:
-        OSError: It cannot be created, or is none.
+        OSError: It cannot be created, or is no folder.
     """
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=outer)

@@ -43,8 +43,8 @@ def cache_settings(folder: str | None = None, limit: str | int | None = None) ->
     """Return the settings of the cache; None if it is off.
 
     Args:
-        folder: Its folder; None for that of the environment, empty for none.
-        limit: Most bytes of its files; None for that of the environment.
+        folder: Its folder. None reads the environment variable; an empty text turns the cache off.
+        limit: Most bytes of its files; None reads the environment variable.
 
     Raises:
         ConfigError: The limit is no number of bytes.
@@ -70,7 +70,7 @@ def parse_bytes(text: str, source: str) -> int:
         source: Where it is written, for messages.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: The text is no number of bytes.
 
     >>> parse_bytes("1.5 GB", "a test"), parse_bytes("8MiB", "a test"), parse_bytes("100", "a test")
     (1500000000, 8388608, 100)

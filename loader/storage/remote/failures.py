@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum
+from functools import partial
+from typing import Any
 
 from ...errors import FormatError, StorageError
 from .options import options_for
@@ -40,6 +42,9 @@ class RequestFailure(OSError):  # noqa: N818 - it is no error of the caller
         self.remedy = remedy
         self.kind = kind
         self.retry_after_s = retry_after_s
+
+    def __reduce__(self) -> tuple[Any, ...]:  # the default one would lose the keyword arguments
+        return partial(RequestFailure, kind=self.kind, retry_after_s=self.retry_after_s), (self.cause, self.remedy)
 
 
 def failure_of_status(status: int, words: str, retry_after_s: float | None = None) -> RequestFailure:

@@ -76,7 +76,7 @@ class Downloads:
         except OSError as error:
             raise_storage_error("create a folder for downloads", folder, error)
         self._client = client or HttpClient(parse_object_url("https://host"), options_for(""))
-        self._fetcher = Fetcher(_THREADS, Pace(_THREADS))
+        self._fetcher = Fetcher(_THREADS)
         self._lock = threading.Lock()
         self._hosts: dict[str, _Host] = {}
         self._pending: dict[str, Fetch] = {}
@@ -175,7 +175,8 @@ class Downloads:
     # ------------------------------------------------------------------------------------------- in several threads
 
     def _fetch(self, url: str, is_wanted: Callable[[], bool]) -> bytes:
-        """Write a file; the bytes that a fetch returns are none."""
+        """Write a file, and return no bytes: a fetch must return some."""
+        # One state for each host, which all threads share.
         path = self._path(self._folder, url)
         with self._lock:
             host = self._hosts.setdefault(host_of(url), _Host())
@@ -198,6 +199,7 @@ class Downloads:
                 host.pace.end(started, failure)
                 self._count(host, failure)
 
+        # Try a few times, and name what went wrong for the caller's row.
         size_bytes = 0
         try:
             Retries(_DEADLINE_S, max_tries=_TRIES).run(attempt, action="fetch", url=hide_query(url))

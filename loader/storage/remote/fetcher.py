@@ -128,12 +128,14 @@ class Fetcher:
 
     Args:
         max_requests: Requests at a time.
-        pace: Counts the requests that were sent a second time, which take no place while they last.
+
+    Attributes:
+        pace: The limit of requests. It counts those that were sent a second time, which take no place while they last.
     """
 
-    def __init__(self, max_requests: int, pace: Pace) -> None:
+    def __init__(self, max_requests: int) -> None:
         self._max_requests = max_requests
-        self._pace = pace
+        self.pace = Pace(max_requests)
         self._stalled = 0
         self._queue: SimpleQueue[_Request] = SimpleQueue()
         self._threads = 0
@@ -184,7 +186,7 @@ class Fetcher:
             self._stalled += 1
             request.attempts += 1
             request.is_hedged = True
-        self._pace.note_stalled(1)
+        self.pace.note_stalled(1)
 
     def run(self, task: Callable[[], object]) -> None:
         """Run a task in a thread, and ignore its errors: the reader of its result repeats it."""
@@ -205,7 +207,7 @@ class Fetcher:
                 self._unfinished -= 1
                 self._stalled -= request.is_hedged
             if request.is_hedged:
-                self._pace.note_stalled(-1)
+                self.pace.note_stalled(-1)
             del request  # its bytes may be many
 
     def _serve_one(self, request: _Request) -> None:

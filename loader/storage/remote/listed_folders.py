@@ -26,7 +26,7 @@ class ListedFolders:
         self._written = {name for name in self._written if not name.startswith(_start(folder))}
 
     def of(self, name: str) -> dict[str, FileInfo] | None:
-        """Return the files of the listed folder of this name, or of the one that contains it; None if there is none."""
+        """Return the files of the listed folder that is, or contains, this name; None if no such folder was listed."""
         folder = self._folder(name)
         return None if folder is None else self._files[folder]
 
@@ -50,7 +50,7 @@ class ListedFolders:
         return None if self._folder(name) is None else False
 
     def visible(self, folder: str) -> Iterator[FileInfo] | None:
-        """Return the files below a folder except for those of hidden folders in it, sorted; None if not known."""
+        """Return the files below a folder, without hidden folders in it, sorted; None if not known."""
         listed = self._listed(folder)
         start = _start(folder)
         if listed is None or any(name.startswith(start) and is_visible(name, folder) for name in self._written):

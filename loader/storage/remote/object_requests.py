@@ -138,7 +138,7 @@ class ObjectRequests:
     # ---------------------------------------------------------------------------------------------------- writing
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        """Store an object, and return its version; only if there is none, or only over one version."""
+        """Put an object, optionally only if it is absent or its ETag matches; return the new ETag."""
         key = self._key(name)
         is_first = True
 

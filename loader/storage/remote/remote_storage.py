@@ -67,11 +67,21 @@ class RemoteStorage:
     # ---------------------------------------------------------------------------------------------------- reading
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
-        if info is None:
-            return RemoteFile(self, self.stat(name))
-        return RemoteFile(self, self.current(info), is_cached=True)
+        found = self.stat(name) if info is None else self.current(info)
+        read = partial(self.read_cached, found)
+        if info is None:  # its version may be any, so that the cache of this node does not help
+            read = partial(self.read_range, found.name, info=found)
+        return RemoteFile(found.size_bytes, read, partial(self.fetch_range, found))
 
-    def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
+    def read_range(
+        self,
+        name: str,
+        start: int,
+        stop: int,
+        *,
+        info: FileInfo | None = None,
+        is_sparse: bool = False,  # noqa: ARG002 - concerns the cache, which this does not use
+    ) -> bytes:
         """Read the bytes [start, stop) of a file.
 
         Args:
@@ -79,6 +89,7 @@ class RemoteStorage:
             start: First byte.
             stop: Byte after the last one.
             info: Expected size and version; None for any.
+            is_sparse: Accepted as by :meth:`read_cached`.
 
         Raises:
             FormatError: The file has another size or version.
@@ -322,7 +333,7 @@ class RemoteStorage:
         self.put(name, data)
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        """Store a file, and return its version; only if there is none, or only over one version."""
+        """Write a file, optionally only if it is absent or its ETag matches; return the new ETag."""
         self.note_written(name)
         return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
 

@@ -22,7 +22,7 @@ from ...pipeline.reading.source import Source
 from ...pipeline.stages.cook import CookingHook, full_key
 from ...pipeline.stages.map import MapDataset
 from ...samples.encoding.cooking import needs_primary
-from ...samples.encoding.stage_builder import set_stage_builder
+from ...samples.encoding.task_encoder import set_stage_builder
 from ...samples.hooks import is_default
 from ...samples.types import CrudeSample
 from ...storage import EPath

@@ -53,6 +53,7 @@ class HeadroomTrial:
             if self.is_over:
                 yield from batches
                 return
+            # Let the queues empty: these steps do not count.
             kept: deque[Any] = deque(maxlen=_KEPT)
             for _ in range(unmeasured):
                 batch = next(batches, _END)
@@ -60,6 +61,7 @@ class HeadroomTrial:
                     return
                 yield batch
                 del batch
+            # Measure steps with new micro-batches, and keep the last ones.
             begin_ns = perf_counter_ns()
             for _ in range(_STEPS):
                 batch = next(batches, _END)
@@ -69,6 +71,7 @@ class HeadroomTrial:
                 yield batch
                 del batch
             loaded_ns = perf_counter_ns() - begin_ns
+            # Measure as many steps with kept micro-batches; the first one still has work of the phase before.
             yield kept[0]
             begin_ns = perf_counter_ns()
             for step in range(_STEPS):

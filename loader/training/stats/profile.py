@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,7 +22,7 @@ class LoaderProfile:
     """A profile of some steps of a loader: a context manager, which :meth:`DataLoader.profile` returns.
 
     Args:
-        meters: The measurements of the loader by rank: one, or those of the data ranks that it serves.
+        meters: The measurements of the loader by rank: one rank, or all data ranks that it serves.
         stats: Returns its statistics.
         path: File for the trace; None writes none.
         steps: Number of micro-batches to record; None records until the end of the block.
@@ -82,7 +85,7 @@ def check_trace_path(path: str | os.PathLike[str] | None) -> None:
 
 
 LOOP = -1
-"""The number of the training loop, next to those of the workers."""
+"""The number of the training loop; workers count from 0."""
 
 
 Calls = Mapping[int, Sequence[Event]]
@@ -121,3 +124,58 @@ def trace_events(calls: Calls, *, rank: int, first_ns: int) -> Iterator[dict[str
                 "ts": (event.begin_ns - first_ns) / 1e3,
                 "dur": event.duration_ns / 1e3,
             }
+
+
+PROFILE_VARIABLE = "ENERGON_LOADER_PROFILE"
+"""Environment variable ``<steps>:<folder>``: each loader of the process records so many steps."""
+
+_numbers = count()
+
+
+@dataclass(slots=True, kw_only=True)
+class ScriptProfile:
+    """The profile of one loader of a program.
+
+    Attributes:
+        folder: Where the trace and the statistics are written.
+        steps: Number of steps of the trace.
+        profile: The profile, while it runs.
+    """
+
+    folder: Path
+    steps: int
+    profile: LoaderProfile | None = None
+    _stats: Path | None = None
+    _pid: int = 0
+
+    @staticmethod
+    def of_environment() -> ScriptProfile | None:
+        """Return the profile that the environment requests; None if it requests none."""
+        steps, separator, folder = os.environ.get(PROFILE_VARIABLE, "").partition(":")
+        if not separator or not steps.isdecimal():
+            return None
+        return ScriptProfile(folder=Path(folder), steps=int(steps))
+
+    def begin(self, make: Callable[[Path, int], LoaderProfile]) -> None:
+        """Begin the profile with the first iteration, and end it with the program at the latest.
+
+        Args:
+            make: Returns the profile that writes its trace to a path.
+        """
+        if self.profile is None:
+            name = f"loader-{os.getpid()}-{next(_numbers)}"
+            self.profile = make(self.folder / f"{name}.trace.json", self.steps)
+            self.profile.__enter__()  # end() leaves it
+            self._stats, self._pid = self.folder / f"{name}.stats.json", os.getpid()
+            atexit.register(self.end)
+
+    def end(self) -> None:
+        """End the profile, if it runs, and write its statistics; the next iteration may begin another one."""
+        profile, self.profile = self.profile, None
+        if profile is None or self._stats is None or os.getpid() != self._pid:
+            return  # a fork inherits the function
+        profile.__exit__(None, None, None)
+        stats = profile.stats
+        if stats is not None and stats.steps:
+            document = {"line": str(stats), "suggestions": stats.suggestions, **stats.to_dict()}
+            self._stats.write_text(json.dumps(document), encoding="utf-8")

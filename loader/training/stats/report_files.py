@@ -129,6 +129,7 @@ def metrics_of(stats: LoaderStats) -> Iterator[Metric]:
     def metric(name: str, value: float, **labels: str) -> Metric:
         return Metric(name, METRICS[name], {"rank": str(stats.rank), **labels}, float(value))
 
+    # Totals of the rank.
     yield metric("steps_total", stats.steps)
     yield metric("elapsed_seconds_total", stats.elapsed_s)
     yield metric("samples_total", stats.samples)
@@ -140,12 +141,14 @@ def metrics_of(stats: LoaderStats) -> Iterator[Metric]:
     yield metric("queue_batches", stats.queue)
     yield metric("queue_capacity_batches", stats.queue_capacity)
     yield metric("shared_memory_bytes", stats.shared_bytes)
+    # Sums by name.
     for cause, seconds in stats.waited_for.items():
         yield metric("waited_seconds_total", seconds, cause=cause)
     for activity, seconds in stats.worker_s.items():
         yield metric("worker_seconds_total", seconds, activity=activity)
     for unit, total in stats.sizes.items():
         yield metric("sample_size_total", total, unit=unit)
+    # Counts of each dataset.
     for source in stats.sources:
         yield metric("source_samples_total", source.samples, source=source.name)
         yield metric("source_bytes_total", source.size_bytes, source=source.name)
@@ -153,6 +156,7 @@ def metrics_of(stats: LoaderStats) -> Iterator[Metric]:
         yield metric("source_skipped_samples_total", source.skipped, source=source.name)
         for unit, total in source.sizes.items():
             yield metric("source_sample_size_total", total, source=source.name, unit=unit)
+    # Memory of each process.
     yield metric("resident_memory_bytes", stats.rss_bytes, process="rank")
     for worker in stats.workers:
         if worker.rss_bytes:

@@ -20,7 +20,7 @@ from ...transport.segments import mapped_bytes
 from .headroom import HeadroomTrial
 from .meter import RankMeter
 from .options import StatsOptions, checked_stats
-from .profile import LoaderProfile, check_trace_path
+from .profile import LoaderProfile, ScriptProfile, check_trace_path
 from .report_files import (
     METRICS,
     GrowingCounters,
@@ -30,7 +30,6 @@ from .report_files import (
     rank_path,
     replace_prometheus_file,
 )
-from .script_profile import ScriptProfile
 from .snapshot import COUNTS, LoaderStats, SourceStats, WorkerStats
 from .sources import decoded_format, source_names
 
@@ -68,7 +67,7 @@ class RunStats:
     Attributes:
         options: As passed.
         meter: The measurements.
-        trial: The comparison with cached micro-batches; None for none.
+        trial: The comparison with cached micro-batches; None if it was not requested.
     """
 
     def __init__(self, options: StatsOptions, facts: Callable[[], RunFacts]) -> None:
@@ -88,7 +87,7 @@ class RunStats:
 
     @staticmethod
     def of(stats: bool | StatsOptions, facts: Callable[[], RunFacts]) -> RunStats | None:
-        """Return the statistics that an argument ``stats`` requests, or ``energon profile``; None for none."""
+        """Return the statistics that the argument ``stats``, or ``energon profile``, requests, if any."""
         options = checked_stats(stats)
         if options is None and ScriptProfile.of_environment() is not None:
             options = StatsOptions(every_s=None)
@@ -144,6 +143,7 @@ class RunStats:
         Raises:
             ConfigError: There is no folder for a file; the run would lose its reports.
         """
+        # Check the folders of all files before the first step is lost.
         facts = self._facts()
         files = [file for file in (self.options.file, self.options.prometheus_file) if file is not None]
         for path in (rank_path(file, rank=facts.rank, ranks=facts.ranks) for file in files):
@@ -151,6 +151,7 @@ class RunStats:
                 raise ConfigError(
                     "there is no folder for this file of statistics", at=os.fspath(path), hint="create the folder"
                 )
+        # Serve the metrics once for the loader, however often it is iterated.
         if not self._is_served:
             self._is_served = True
             reference = weakref.ref(self)  # the server and the meter must not keep the loader alive
@@ -188,14 +189,17 @@ class RunStats:
 
     def stats(self) -> LoaderStats:
         """Return the statistics since the first iteration."""
+        # Find the waits first: it also counts the samples of a loader without workers.
         meter, facts = self.meter, self._facts()
-        waited_for = meter.waited_for()  # also counts the samples of a loader without workers
+        waited_for = meter.waited_for()
         counts = _sum_of(meter)
+        # Add the activities of all workers.
         worker_s: dict[str, float] = {}
         for worker in meter.workers:
             add_numbers(worker_s, worker.times())
         if not meter.is_own_work:
             worker_s["idle"] = counts.idle_ns / 1e9
+        # Take what the workers hold now, and sum the counts of samples.
         workers, queue, capacity = self._workers()
         sizes, sizes_by_source = counts.total_sizes()
         excluded = sum(source.excluded for source in counts.sources.values())

@@ -9,7 +9,6 @@
 `msc_client.py`      profiles of multi-storage-client
 `http_client.py`     requests to web servers
 `limited_answer.py`  connections to allowed addresses, and answers within limits of time and bytes
-`fork_lock.py`       a lock that forks wait for
 `helper_client.py`   requests sent through a helper process, and messages to it
 `helper.py`          the helper process
 ==================== ==========================================

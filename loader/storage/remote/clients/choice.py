@@ -8,20 +8,18 @@ import shutil
 from contextlib import suppress
 from functools import cache, partial
 
-from ..fetcher import Fetcher, Pace
+from ..fetcher import Fetcher
 from ..object_url import ObjectUrl, parse_object_url
 from ..options import StorageOptions, options_for
 from .client import ObjectClient
 from .connection import Connection
-from .fork_lock import ForkLock
+from .helper_client import ForkLock
 
 _WEB = ("http", "https")
 
 _lock = ForkLock()
-_clients: dict[tuple[object, ...], ObjectClient] = {}
 _connections: dict[tuple[object, ...], Connection] = {}
 _fetchers: dict[tuple[str, ...], Fetcher] = {}
-_paces: dict[tuple[str, ...], Pace] = {}
 _answered: set[tuple[str, ...]] = set()
 _has_used_rust = False  # here, or before a fork of this process
 _is_forked_after_use = False
@@ -78,38 +76,23 @@ def _state_of_profiles() -> int:
     return hash(tuple(found))
 
 
-def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectClient:
+def fetcher_of(url: ObjectUrl) -> Fetcher:
+    """Return the threads of this process that fetch from a URL's bucket, and the pace of its requests."""
+    key = _bucket(url)
+    return _fetchers.get(key) or _fetchers.setdefault(key, Fetcher(options_for(str(url)).max_requests))
+
+
+def client_of(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
     """Return the client of a URL's bucket, which all threads of this process share.
 
     Args:
         url: A URL in the bucket.
-        options: Endpoint, region and limits; None for those of the environment.
+        options: Endpoint, region and limits.
 
     Raises:
         ConfigError: A package is missing, or the options are wrong.
     """
-    global _has_used_rust  # noqa: PLW0603
-    options = options_for(str(url)) if options is None else options
-    direct = may_use_rust()
-    key = (*_bucket(url), url.profiles, options, direct)
-    with _lock:
-        client = _clients.get(key)
-        if client is None:
-            client = _clients[key] = _open(url, options, direct=direct)
-            _has_used_rust = _has_used_rust or (direct and url.protocol not in _WEB)
-    return client
-
-
-def fetcher_of(url: ObjectUrl) -> Fetcher:
-    """Return the threads of this process that fetch from a URL's bucket."""
-    key = _bucket(url)
-    found = _fetchers.get(key)
-    if found is None:
-        with _lock:
-            max_requests = options_for(str(url)).max_requests
-            pace = _paces.setdefault(key, Pace(max_requests))
-            found = _fetchers.setdefault(key, Fetcher(max_requests, pace))
-    return found
+    return _connection(url, options).client
 
 
 def connection_of(url: ObjectUrl, text: str) -> Connection:
@@ -122,17 +105,23 @@ def connection_of(url: ObjectUrl, text: str) -> Connection:
     Raises:
         ConfigError: A package is missing, or the options are wrong.
     """
-    options = options_for(text)
-    key = (*_bucket(url), url.profiles, options, may_use_rust())
-    return _connections.get(key) or _connect(url, options, key)  # called for each request: no lock
+    return _connection(url, options_for(text))
 
 
-def _connect(url: ObjectUrl, options: StorageOptions, key: tuple[object, ...]) -> Connection:
-    client = client_of(url, options)
-    bucket = _bucket(url)
-    with _lock:
-        pace = _paces.setdefault(bucket, Pace(options.max_requests))
-        return _connections.setdefault(key, Connection(client, pace, options, bucket, _answered))
+def _connection(url: ObjectUrl, options: StorageOptions) -> Connection:
+    global _has_used_rust  # noqa: PLW0603
+    direct = may_use_rust()
+    key = (*_bucket(url), url.profiles, options, direct)
+    connection = _connections.get(key)
+    if connection is None:  # else no lock: this is called for each request
+        with _lock:
+            connection = _connections.get(key)
+            if connection is None:
+                client = _open(url, options, direct=direct)
+                _has_used_rust = _has_used_rust or (direct and url.protocol not in _WEB)
+                connection = Connection(client, fetcher_of(url).pace, options, _bucket(url), _answered)
+                _connections[key] = connection
+    return connection
 
 
 def note_answer(url: ObjectUrl) -> None:
@@ -168,21 +157,19 @@ def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectCli
     return HelperClient(url, options)
 
 
-def _keep_for_good(clients: list[ObjectClient]) -> None:
+def _keep_for_good(connections: list[Connection]) -> None:
     """Never free clients of the parent: their destructors wait for locks of threads that are not in this process."""
     import ctypes
 
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(clients))
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connections))
 
 
 def _forget_in_child() -> None:
     global _is_forked_after_use  # noqa: PLW0603
     if _has_used_rust:
-        _keep_for_good(list(_clients.values()))
-    _clients.clear()
+        _keep_for_good(list(_connections.values()))
     _connections.clear()
     _fetchers.clear()
-    _paces.clear()
     _is_forked_after_use = _is_forked_after_use or _has_used_rust
 
 

@@ -49,10 +49,10 @@ class ObjectClient(Protocol):
         """
 
     def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        """Store an object, and return its version; only if there is none, or only over one version."""
+        """Put an object, optionally only if it is absent or its ETag matches; return the new ETag."""
 
     def upload(self, key: str, path: str) -> str:
-        """Store a file of this machine by parts, of which a few are in memory at a time, and return its version.
+        """Upload a file of this machine by parts, a few of them in memory at a time; return the new ETag.
 
         A part that fails is sent again; an upload that fails leaves no parts behind.
         """

@@ -31,7 +31,8 @@ class Connection:
 
     Attributes:
         can_list: True if the service lists objects.
-        options: Endpoint, region and limits.
+        client: As passed.
+        options: As passed.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Connection:
     ) -> None:
         self.can_list = client.can_list
         self.options = options
-        self._client = client
+        self.client = client
         self._pace = pace
         self._retries = Retries(options.deadline_s, refresh=client.refresh, has_answered=lambda: bucket in answered)
         self._note_answer = partial(answered.add, bucket)
@@ -60,7 +61,7 @@ class Connection:
     ) -> _T:
         """Send a request, again after failures that may pass.
 
-        ``action``, ``url``, ``is_wanted`` and the errors are those of :meth:`.Retries.run`.
+        See :meth:`.Retries.run` for ``action``, ``url``, ``is_wanted`` and the errors.
 
         Args:
             attempt: Sends it once.
@@ -71,7 +72,7 @@ class Connection:
         failure = None
         started = self._pace.begin()
         try:
-            return attempt(self._client)
+            return attempt(self.client)
         except RequestFailure as raised:
             failure = raised
             raise
@@ -157,10 +158,12 @@ class Retries:
                 return attempt(*arguments)
             except RequestFailure as failure:
                 spent_s = self.clock() - started
+                # Denied: new credentials, once.
                 if failure.remedy is Remedy.REFRESH and self.refresh is not None and not has_refreshed:
                     has_refreshed = True
                     self.refresh()
                     continue
+                # Give up, or wait and try again.
                 is_dropped = is_wanted is not None and not is_wanted()
                 delay_s = None if is_dropped else self._delay_s(failure, tries, spent_s)
                 if delay_s is None:
@@ -174,7 +177,7 @@ class Retries:
                 self.sleep(delay_s)
 
     def _delay_s(self, failure: RequestFailure, tries: int, spent_s: float) -> float | None:
-        """Return the seconds to wait before the next try; None if there is none."""
+        """Return the seconds to wait before the next try; None if the request is given up."""
         is_new = failure.kind in NO_ANSWER and self.has_answered is not None and not self.has_answered()
         if (failure.remedy is Remedy.RETRY_FEW or (is_new and _is_command)) and tries >= _FEW_TRIES:
             return None

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, BinaryIO
+from multiprocessing.connection import Connection
+from typing import Any
 
-from ....errors import EnergonError
+from ....errors import EnergonError, StorageError
 from ..failures import RequestFailure
 from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
 from .choice import client_of, use_rust_here
-from .client import ObjectClient
-from .helper_client import read_message, write_message
+from .client import ClientObject, ObjectClient
 
-_THREADS = 64
+_THREADS = 64  # requests at a time, of all buckets together
 
 
 class _Server:
-    def __init__(self, answers: BinaryIO) -> None:
+    def __init__(self, answers: Connection) -> None:
         self._answers = answers
         self._writing = threading.Lock()
-        self._listings: dict[int, Iterator[Any]] = {}
+        self._listings: dict[int, Iterator[Sequence[ClientObject]]] = {}
         self.unanswered = 0
 
     def note_request(self) -> None:
@@ -32,60 +32,51 @@ class _Server:
         with self._writing:
             self.unanswered += 1
 
-    def serve(self, number: int, url: ObjectUrl, options: StorageOptions, method: str, arguments: Any) -> None:
-        answer: tuple[str, Any]
+    def serve(self, request: tuple[int, ObjectUrl, StorageOptions, str, Sequence[Any], Mapping[str, Any]]) -> None:
+        number, url, options, method, arguments, keywords = request
         try:
-            answer = ("result", self._result(client_of(url, options), method, arguments))
-        except RequestFailure as failure:
-            answer = ("failure", (failure.cause, failure.remedy.name, failure.kind, failure.retry_after_s))
-        except EnergonError as error:
-            answer = ("error", (error.message, error.at, error.hint))
+            answer = self._result(client_of(url, options), method, *arguments, **keywords)
+        except (RequestFailure, EnergonError) as error:
+            answer = error
         except BaseException as error:  # noqa: BLE001 - the parent raises it; a panic of obstore is no Exception
-            answer = ("bug", redact_urls(f"{type(error).__name__}: {error}"))
+            cause = redact_urls(f"{type(error).__name__}: {error}")
+            answer = StorageError(f"the helper process failed: {cause}", path=str(url))
         with self._writing:
-            write_message(self._answers, (number, *answer))
+            self._answers.send((number, answer))
             self.unanswered -= 1
 
-    def _result(self, client: ObjectClient, method: str, arguments: Any) -> Any:
+    def _result(self, client: ObjectClient, method: str, *arguments: Any, **keywords: Any) -> Any:
         match method:
-            case "get" | "get_all":
-                received = getattr(client, method)(*arguments)
-                return tuple(received)
-            case "pages":  # one page for each message
-                if arguments[0] is not None:
-                    self._listings[arguments[1]] = iter(client.pages(arguments[0]))
-                page = next(self._listings[arguments[1]], None)
+            case "begin pages":
+                listing, prefix = arguments
+                self._listings[listing] = iter(client.pages(prefix))
+            case "next page":  # one page for each message
+                page = next(self._listings[arguments[0]], None)
                 if page is None:
-                    del self._listings[arguments[1]]
-                return None if page is None else [tuple(found) for found in page]
+                    del self._listings[arguments[0]]
+                return page
             case "end pages":
                 self._listings.pop(arguments[0], None)
-                return None
-            case "head":
-                return tuple(client.head(*arguments))
-            case "put":
-                key, data, if_absent, if_etag = arguments
-                return client.put(key, data, if_absent=if_absent, if_etag=if_etag)
-            case "upload" | "delete" | "refresh":
-                return getattr(client, method)(*arguments)
-        raise ValueError(method)
+            case _:
+                return getattr(client, method)(*arguments, **keywords)
+        return None
 
 
 def main() -> None:
     """Answer requests until the parent has ended."""
     use_rust_here()
     parent = os.getppid()
-    requests = os.fdopen(os.dup(0), "rb")
-    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    requests = Connection(os.dup(0), writable=False)
+    answers = Connection(os.dup(1), readable=False)
     os.dup2(2, 1)  # prints of libraries must not get between the answers
     server = _Server(answers)
     threads = ThreadPoolExecutor(_THREADS)
     while True:
         try:
-            message = read_message(requests)
+            request = requests.recv()
         except EOFError:
             while server.unanswered and os.getppid() == parent:  # it may have started another helper
                 time.sleep(0.05)
             os._exit(0)
         server.note_request()
-        threads.submit(server.serve, *message)
+        threads.submit(server.serve, request)

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import os
-import pickle
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from multiprocessing import Pipe
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
-from ....errors import ConfigError, StorageError
 from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
-from .client import ClientObject, Received
-from .fork_lock import ForkLock
+from .client import ClientObject
 
 _ROOT = str(Path(__file__).parents[4])  # first, so that no other package named `loader` comes before this one
 _START = (  # these reach the whole process group; the parent, which may handle them, ends this one
@@ -28,23 +25,50 @@ _START = (  # these reach the whole process group; the parent, which may handle 
 )
 
 
+class ForkLock:
+    """A lock between threads: no process is forked while a thread holds it, and a forked one begins with it free.
+
+    Without it, a fork could copy the middle of an import, or the pipe by which :mod:`subprocess` learns that a program
+    has started: the child or the parent would never return. For locks that live as long as the process.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        os.register_at_fork(before=self._acquire, after_in_parent=self._release, after_in_child=self._renew)
+
+    def _acquire(self) -> None:
+        self._lock.acquire()
+
+    def _release(self) -> None:
+        self._lock.release()
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._release()
+
+
 class _Helper:
     """The helper of this process; each thread that calls it waits for its own answer."""
 
     def __init__(self) -> None:
         environment = dict(os.environ)  # one copy: another thread may change it while the helper starts
         # A new session would keep Ctrl-C away, and the terminal from ending it.
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _START],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            env={**environment, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])},
-        )
+        requests, self._requests = Pipe(duplex=False)
+        self._answers, answers = Pipe(duplex=False)
+        with requests, answers:  # the ends of the helper
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-c", _START],
+                stdin=requests.fileno(),
+                stdout=answers.fileno(),
+                env={**environment, "PYTHONPATH": os.pathsep.join([_ROOT, *filter(None, sys.path)])},
+            )
         self.owner = os.getpid()
         self.environment = _variables_of(environment)
-        self._requests = cast("BinaryIO", self._process.stdin)
-        self._answers = io.BufferedReader(cast("io.FileIO", self._process.stdout))
         self._numbers = itertools.count()
         self._writing = threading.Lock()
         self._arrived = threading.Condition()
@@ -56,7 +80,7 @@ class _Helper:
     def _receive(self) -> None:
         while True:
             try:
-                number, kind, content = read_message(self._answers)
+                number, answer = self._answers.recv()
             except (EOFError, OSError, ValueError):
                 with self._arrived:
                     self._has_ended = True
@@ -66,30 +90,24 @@ class _Helper:
                 self._process.wait()  # or it stays a zombie
                 return
             with self._arrived:
-                self._waiting[number] = (kind, content)
+                self._waiting[number] = answer
                 self._arrived.notify_all()
 
-    def call(self, url: ObjectUrl, options: StorageOptions, method: str, *arguments: Any) -> Any:
+    def call(self, url: ObjectUrl, options: StorageOptions, method: str, *arguments: Any, **keywords: Any) -> Any:
         number = next(self._numbers)
         try:
             with self._writing:
-                write_message(self._requests, (number, url, options, method, arguments))
+                self._requests.send((number, url, options, method, arguments, keywords))
         except (OSError, ValueError):
             self._has_ended = True
         with self._arrived:
             self._arrived.wait_for(lambda: number in self._waiting or self._has_ended)
             if number not in self._waiting:
                 raise RequestFailure("the helper process has ended", Remedy.RETRY_FEW)
-            kind, content = self._waiting.pop(number)
-        if kind == "failure":
-            cause, remedy, failure_kind, retry_after_s = content
-            raise RequestFailure(cause, Remedy[remedy], kind=failure_kind, retry_after_s=retry_after_s)
-        if kind == "error":
-            message, at, hint = content
-            raise ConfigError(message, at=at, hint=hint)
-        if kind == "bug":
-            raise StorageError(f"the helper process failed: {content}", path=str(url))
-        return content
+            answer = self._waiting.pop(number)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def close(self) -> None:
         """Let the helper end once it has answered all requests."""
@@ -147,6 +165,11 @@ os.register_at_fork(after_in_child=_forget_in_child)
 _listings = itertools.count()
 
 
+def _call(url: ObjectUrl, options: StorageOptions, method: str, *arguments: Any, **keywords: Any) -> Any:
+    """Call a method of the client that the helper has for a bucket."""
+    return _current().call(url, options, method, *arguments, **keywords)
+
+
 class HelperClient:
     """Requests to one bucket, sent by the helper process.
 
@@ -158,62 +181,23 @@ class HelperClient:
     can_list = True
 
     def __init__(self, url: ObjectUrl, options: StorageOptions) -> None:
-        self._bucket = (url, options)
-
-    def get(self, key: str, start: int, stop: int) -> Received:
-        return Received(*_current().call(*self._bucket, "get", key, start, stop))
-
-    def get_all(self, key: str) -> Received:
-        return Received(*_current().call(*self._bucket, "get_all", key))
-
-    def head(self, key: str) -> ClientObject:
-        return ClientObject(*_current().call(*self._bucket, "head", key))
+        self._call = partial(_call, url, options)
+        self.get = partial(self._call, "get")
+        self.get_all = partial(self._call, "get_all")
+        self.head = partial(self._call, "head")
+        self.put = partial(self._call, "put")
+        self.upload = partial(self._call, "upload")
+        self.delete = partial(self._call, "delete")
+        self.refresh = partial(self._call, "refresh")
 
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
-        listing, start = next(_listings), prefix
-        helper = _current()
-        page = helper.call(*self._bucket, "pages", start, listing)
+        listing, helper = next(_listings), _current()  # which alone has the listing
+        call = partial(helper.call, *self._call.args)
+        call("begin pages", listing, prefix)
         try:
-            while page is not None:
-                yield [ClientObject(*found) for found in page]
-                page = helper.call(*self._bucket, "pages", None, listing)
+            while (page := call("next page", listing)) is not None:
+                yield page
         except GeneratorExit:
             if helper.is_usable:
-                helper.call(*self._bucket, "end pages", listing)
+                call("end pages", listing)
             raise
-
-    def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        return str(_current().call(*self._bucket, "put", key, data, if_absent, if_etag))
-
-    def upload(self, key: str, path: str) -> str:
-        return str(_current().call(*self._bucket, "upload", key, path))
-
-    def delete(self, keys: Sequence[str]) -> None:
-        _current().call(*self._bucket, "delete", tuple(keys))
-
-    def refresh(self) -> None:
-        _current().call(*self._bucket, "refresh")
-
-
-_LENGTH = struct.Struct("<Q")
-
-
-def read_message(stream: BinaryIO) -> Any:
-    """Read one message.
-
-    Raises:
-        EOFError: The other process has ended.
-    """
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError
-    data = stream.read(_LENGTH.unpack(head)[0])
-    return pickle.loads(data)  # noqa: S301 - written by the other end of a pipe of our own
-
-
-def write_message(stream: BinaryIO, message: Any) -> None:
-    """Write one message."""
-    data = pickle.dumps(message, protocol=5)
-    rest = memoryview(_LENGTH.pack(len(data)) + data)
-    while rest:  # the stream has no buffer, which a fork would copy with a half of a message in it
-        rest = rest[stream.write(rest) :]

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, NoReturn
 from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -138,14 +138,10 @@ class HttpClient:
     def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:  # noqa: ARG002 - the interface
         raise RequestFailure("a web server lists no files", Remedy.GIVE_UP, kind="no listing")
 
-    def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:  # noqa: ARG002
+    def put(self, *_: object, **__: object) -> NoReturn:
         raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP, kind="read-only")
 
-    def upload(self, key: str, path: str) -> str:  # noqa: ARG002 - the interface
-        raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP)
-
-    def delete(self, keys: Sequence[str]) -> None:  # noqa: ARG002 - the interface
-        raise RequestFailure("files of a web server are read-only", Remedy.GIVE_UP, kind="read-only")
+    upload = delete = put
 
     def refresh(self) -> None:
         pass
@@ -236,6 +232,7 @@ class HttpClient:
             oldest.socket.close()
 
     def _connect(self, target: _Target, allowed: frozenset[AddressKind], limits: RequestLimits) -> _Line:
+        # Connect to the host, or through the proxy of the environment.
         proxy = None if proxy_bypass(target.host) else getproxies().get(target.protocol)
         limits.begin_step()
         try:
@@ -245,6 +242,7 @@ class HttpClient:
                 line = _Line(*connect(target.host, target.port, allowed, limits))
             if target.protocol == "http":
                 return line
+            # Encrypt; all connections share one context, whose certificates take time to read.
             with self._lock:
                 self._tls = self._tls or ssl.create_default_context()
             try:
@@ -322,7 +320,7 @@ def _redirected(url: str, location: str) -> str:
     """Return the URL that an answer leads to.
 
     Raises:
-        RequestFailure: It is not safe, or it is that of a folder, whose page of links is no file.
+        RequestFailure: The URL is not safe, or names a folder, whose page of links is no file.
     """
     try:
         # Heads are decoded as Latin-1, whatever they are.

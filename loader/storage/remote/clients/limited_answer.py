@@ -18,7 +18,7 @@ from typing import Any, Literal
 from ..failures import Remedy, RequestFailure
 
 MAX_HEAD_BYTES = 64 << 10
-"""Most bytes of the heads of an answer together; those of servers have less than 16 KiB."""
+"""Most bytes of the heads of an answer together; servers send less than 16 KiB."""
 
 _MIN_RATE = 1024  # bytes a second of a body: slower ones would take hours for a picture
 _PIECE_BYTES = 1 << 20
@@ -159,7 +159,7 @@ class LimitedAnswer(http.client.HTTPResponse):
             piece_bytes: Most bytes of a piece.
 
         Raises:
-            RequestFailure: It has more bytes, none of which is read if its length is known, or it ends early.
+            RequestFailure: It has more bytes (nothing is read if the head says so), or it ends early.
         """
         length = self.length
         if length is not None and length > most:
@@ -295,6 +295,7 @@ def _resolve(host: str, port: int, limits: RequestLimits) -> list[Any]:
         except (OSError, ValueError) as error:  # a name with a label that no name can have
             answer.append(error)
 
+    # Wait for the thread no longer than the request may take.
     thread = threading.Thread(target=resolve, daemon=True, name="resolve")
     with limits.waiting() as left_s:
         try:
@@ -305,6 +306,7 @@ def _resolve(host: str, port: int, limits: RequestLimits) -> list[Any]:
             thread.join(left_s)
         if not answer:
             raise TimeoutError
+    # Raise its error here.
     if isinstance(answer[0], OSError):
         raise answer[0]
     if isinstance(answer[0], ValueError) or not answer[0]:

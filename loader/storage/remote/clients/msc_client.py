@@ -69,6 +69,10 @@ class _BucketClient:
             anonymous=options.anonymous or settings["_signature_version"] == "UNSIGNED",
         )
         self._buckets: dict[str, ObstoreClient] = {}
+        self.get = partial(self._call, "get")
+        self.get_all = partial(self._call, "get_all")
+        self.put = partial(self._call, "put")
+        self.upload = partial(self._call, "upload")
 
     def _of(self, key: str) -> tuple[ObstoreClient, str]:
         bucket, _, inner = (f"{self._base}/{key}" if self._base else key).partition("/")
@@ -80,13 +84,9 @@ class _BucketClient:
             )
         return client, inner
 
-    def get(self, key: str, start: int, stop: int) -> Received:
+    def _call(self, method: str, key: str, *arguments: Any, **keywords: Any) -> Any:
         client, inner = self._of(key)
-        return client.get(inner, start, stop)
-
-    def get_all(self, key: str) -> Received:
-        client, inner = self._of(key)
-        return client.get_all(inner)
+        return getattr(client, method)(inner, *arguments, **keywords)
 
     def head(self, key: str) -> ClientObject:
         client, inner = self._of(key)
@@ -100,14 +100,6 @@ class _BucketClient:
                 yield [found._replace(key=found.key[hidden:]) for found in page]
             else:  # the keys of this profile begin with the bucket
                 yield [found._replace(key=prefix[:-hidden] + found.key) for found in page]
-
-    def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        client, inner = self._of(key)
-        return client.put(inner, data, if_absent=if_absent, if_etag=if_etag)
-
-    def upload(self, key: str, path: str) -> str:
-        client, inner = self._of(key)
-        return client.upload(inner, path)
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:

@@ -57,28 +57,24 @@ class ObstoreClient:
         self._errors = (BaseError, OSError, ValueError)
 
     def get(self, key: str, start: int, stop: int) -> Received:
+        return self._received(key, start, stop, {"range": (start, stop)})
+
+    def get_all(self, key: str) -> Received:
+        return self._received(key, 0, None, None)
+
+    def _received(self, key: str, start: int, stop: int | None, options: Any) -> Received:
+        """Get bytes of an object, up to its end if it is shorter than ``stop``, and check their range and length."""
         try:
-            result = self._get(self._store, key, options={"range": (start, stop)})
+            result = self._get(self._store, key, options=options)
             data = result.bytes().to_bytes()  # a copy, so that no larger buffer stays
         except self._errors as error:
             _raise_failure(error)
         meta = result.meta
-        expected = min(stop, meta["size"])
-        if result.range != (start, expected):
+        expected = meta["size"] if stop is None else min(stop, meta["size"])
+        if stop is not None and result.range != (start, expected):
             raise RequestFailure(f"requested bytes {start}–{stop}, received others", Remedy.RETRY_FEW)
         if len(data) != expected - start:
             raise RequestFailure(f"expected {expected - start} bytes, found {len(data)}", Remedy.RETRY)
-        return Received(data, meta["size"], _etag(meta), _mtime_ns(meta))
-
-    def get_all(self, key: str) -> Received:
-        try:
-            result = self._get(self._store, key)
-            data = result.bytes().to_bytes()
-        except self._errors as error:
-            _raise_failure(error)
-        meta = result.meta
-        if len(data) != meta["size"]:
-            raise RequestFailure(f"expected {meta['size']} bytes, found {len(data)}", Remedy.RETRY)
         return Received(data, meta["size"], _etag(meta), _mtime_ns(meta))
 
     def head(self, key: str) -> ClientObject:
@@ -214,11 +210,13 @@ def _raise_failure(error: Exception) -> NoReturn:
     """
     from obstore import exceptions
 
+    # What the class of the error says.
     text = str(error)
     if isinstance(error, FileNotFoundError):
         raise RequestFailure("it does not exist", Remedy.GIVE_UP, kind="missing") from None
     if isinstance(error, exceptions.InvalidPathError):  # of a listed object; our own names are checked
         raise RequestFailure(redact_urls(text.split("\n", 1)[0]), Remedy.GIVE_UP, kind="odd name") from None
+    # What the answer's status says; its words are the service's own.
     status = _STATUS.search(text)
     words = code = ""
     if status:
@@ -230,6 +228,7 @@ def _raise_failure(error: Exception) -> NoReturn:
         raise RequestFailure("it has another version now", Remedy.GIVE_UP, kind="changed") from None
     if isinstance(error, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError):
         raise RequestFailure(words or "access is denied", Remedy.REFRESH, kind="denied") from None
+    # Other statuses: a wrong bucket or region is for the user to fix.
     if status:
         if code == "NoSuchBucket":
             raise RequestFailure("the bucket does not exist", Remedy.GIVE_UP, kind="no bucket") from None
@@ -238,6 +237,7 @@ def _raise_failure(error: Exception) -> NoReturn:
         raise failure_of_status(int(status[1]), words) from None
     if "redirect without LOCATION" in text:  # as S3 answers for buckets of other regions
         raise _wrong_region(text) from None
+    # Errors without an answer differ in their text only.
     if "non-partial" in text or "Requested " in text:
         raise RequestFailure("the server answers a range with other bytes", Remedy.RETRY_FEW) from None
     if "169.254.169.254" in text or "169.254.170.2" in text or "metadata.google" in text:

@@ -71,8 +71,8 @@ def open_s3_store(
     Args:
         bucket: The bucket.
         options: Endpoint, region and limits.
-        endpoint_url: Endpoint, if the options name none; by default that of the environment.
-        credentials: Returns credentials as obstore takes them; by default those of the environment, or of a profile.
+        endpoint_url: Endpoint if the options name none; by default, the environment decides.
+        credentials: Returns credentials as obstore takes them; by default, the environment or a profile decides.
         retries: Let obstore send requests again, such as the parts of an upload.
 
     Raises:
@@ -81,6 +81,7 @@ def open_s3_store(
     with _named_faults(f"s3://{bucket}", "s3"):
         from obstore.store import S3Store
 
+        # Where requests go.
         endpoint = options.endpoint_url or endpoint_url or endpoint_of("s3", options)
         config: dict[str, Any] = {}
         if endpoint:
@@ -90,6 +91,7 @@ def open_s3_store(
             config["virtual_hosted_style_request"] = options.virtual_hosted
         if options.request_payer or os.environ.get("AWS_REQUEST_PAYER"):
             config["request_payer"] = True
+        # Who sends them.
         profile = options.profile or os.environ.get("AWS_PROFILE")
         region = options.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         if options.anonymous:

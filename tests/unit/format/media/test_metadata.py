@@ -18,8 +18,8 @@ from loader.format.media.metadata import (
     AVMetadata,
     ImageMetadata,
     MediaMetadataReader,
-    decode_media_metadata,
-    encode_media_metadata,
+    deserialize_media_metadata,
+    serialize_media_metadata,
 )
 from loader.storage import open_storage
 
@@ -36,16 +36,18 @@ SOUND_JSON = '{"audio_duration":0.5,"audio_channels":1,"audio_sample_rate":16000
 def test_metadata_are_written_and_read_as_the_format_says(
     metadata: AVMetadata | ImageMetadata, kind: str, text: str
 ) -> None:
-    assert encode_media_metadata(metadata) == (kind, text)
-    assert decode_media_metadata(kind, text) == metadata
+    assert serialize_media_metadata(metadata) == (kind, text)
+    assert deserialize_media_metadata(kind, text) == metadata
 
 
 def test_what_a_file_has_not_is_left_out_of_the_json() -> None:
-    assert encode_media_metadata(AVMetadata()) == ("av", "{}")
+    assert serialize_media_metadata(AVMetadata()) == ("av", "{}")
 
 
 def test_fields_of_a_later_format_are_ignored_and_whole_floats_are_counts() -> None:
-    assert decode_media_metadata("av", '{"video_num_frames": 25.0, "colour": "red"}') == AVMetadata(video_num_frames=25)
+    assert deserialize_media_metadata("av", '{"video_num_frames": 25.0, "colour": "red"}') == AVMetadata(
+        video_num_frames=25
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_fields_of_a_later_format_are_ignored_and_whole_floats_are_counts() -> N
 )
 def test_what_is_no_metadata_is_refused_with_what_was_found(kind: str, text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
-        decode_media_metadata(kind, text)
+        deserialize_media_metadata(kind, text)
 
 
 def write_index(folder: Path, rows: list[tuple[str, int | str, bytes | str]]) -> MediaMetadataReader:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from loader.compat.webdataset_factory import BaseWebdatasetFactory
 from loader.errors import ConfigError, FormatError, StorageError, TrustError
 from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.load_request import LoadRequest
@@ -23,7 +24,6 @@ from loader.pipeline.reading.sample_chunk import SourceTable
 from loader.samples.building.sample_builder import RawSample
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.testing.stage import values
-from loader.training.factories.webdataset_factory import BaseWebdatasetFactory
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset
 
 

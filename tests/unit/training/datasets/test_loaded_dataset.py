@@ -30,7 +30,7 @@ from loader import (
     get_val_dataset,
     load_dataset,
 )
-from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
+from loader.compat.dataset_facts import EnergonDatasetType, get_dataset_type
 from loader.samples.types import CrudeSample, TextSample
 from loader.training.datasets.single_datasets import DatasetBlendMode, LoadedDataset
 from tests.e2e.mixed_data import MixedData, write_mixed_data

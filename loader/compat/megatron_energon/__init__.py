@@ -1,0 +1,52 @@
+"""``megatron.energon``: this library under the name by which existing training code imports it.
+
+Every name and every submodule re-exports the objects of ``loader``, so both packages can be imported in one program.
+``megatron`` itself has no files: it is a namespace package that megatron-core shares.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from energon_cli.installation import check_alias
+
+from .alias_modules import MODULES, install, origin_of
+
+check_alias()
+install()
+
+# Imported here so that `energon.edataclass` is the decorator: a later import of the submodule cannot replace it.
+from .edataclass import edataclass as edataclass  # noqa: E402
+
+# Code for megatron-energon chooses between versions by it.
+__version__ = "7.4.1"
+
+if TYPE_CHECKING:
+    from loader import *  # noqa: F403 - exactly the names of `loader`
+    from loader.version import __version__ as __toolkit_version__
+else:
+    # Only after check_alias has found that `loader` is this project's.
+    from loader import __all__ as _NAMES  # noqa: N812
+    from loader.format.documents.messages import nearest_hint
+    from loader.version import __version__ as __toolkit_version__  # noqa: F401 - a public name
+
+    # Without the class that needs Lightning: `import *` must not import it.
+    __all__ = [name for name in _NAMES if name != "MegatronDataModule"]
+
+    _SUBMODULES = frozenset(name.partition(".")[0] for name in MODULES)
+
+    def __getattr__(name: str) -> Any:
+        if name in _NAMES:
+            home, original = origin_of(name)
+            value = getattr(import_module(home), original)
+        elif name in _SUBMODULES:  # code for megatron-energon uses submodules without importing them
+            value = import_module(f".{name}", __name__)
+        else:
+            hint = "" if name.startswith("_") else nearest_hint(name, (*_NAMES, *_SUBMODULES))
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name, obj=None)
+        globals()[name] = value  # later uses do not call __getattr__
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_NAMES, *_SUBMODULES})

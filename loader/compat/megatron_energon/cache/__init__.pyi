@@ -1,0 +1,13 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import CachePool as CachePool
+from loader import DecodeFileStore as DecodeFileStore
+from loader import DirectLazy as DirectLazy
+from loader import FileCacheLazy as FileCacheLazy
+from loader import FileStore as FileStore
+from loader import FileStoreCachePool as FileStoreCachePool
+from loader import FileStoreDecoder as FileStoreDecoder
+from loader import Lazy as Lazy
+from loader import MockLazy as MockLazy
+from loader import NoCachePool as NoCachePool
+from loader import PrimaryFileStore as PrimaryFileStore
+from loader import SystemFileStore as SystemFileStore

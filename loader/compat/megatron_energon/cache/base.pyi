@@ -1,0 +1,11 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import CachePool as CachePool
+from loader import FileStore as FileStore
+from loader import FileStoreDecoder as FileStoreDecoder
+from loader import Lazy as Lazy
+from loader import MockLazy as MockLazy
+from loader import PrimaryFileStore as PrimaryFileStore
+from loader import SourceInfo as SourceInfo
+from loader import edataclass as edataclass
+from loader.format.media.metadata import MediaMetadataBase as MediaMetadataBase
+from loader.samples.source_info import add_source_info as add_source_info

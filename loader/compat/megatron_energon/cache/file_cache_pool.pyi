@@ -1,0 +1,11 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import CachePool as CachePool
+from loader import FileCacheLazy as FileCacheLazy
+from loader import FileStore as FileStore
+from loader import FileStoreCachePool as FileStoreCachePool
+from loader import Lazy as Lazy
+from loader import SourceInfo as SourceInfo
+from loader import edataclass as edataclass
+from loader.compat.fork_hook import ForkMixin as ForkMixin
+from loader.samples.source_info import add_source_info as add_source_info
+from loader.stores.file_store_cache_pool import CacheFileLazy as CacheFileLazy

@@ -1,0 +1,1 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.

@@ -1,0 +1,13 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import FatalSampleError as FatalSampleError
+from loader import SkipSample as SkipSample
+from loader import SourceInfo as SourceInfo
+from loader import log_exception as log_exception
+from loader import reraise_exception as reraise_exception
+from loader.compat.error_context import ErrorContext as ErrorContext
+from loader.compat.error_context import SYSTEM_EXCEPTIONS as SYSTEM_EXCEPTIONS
+from loader.compat.error_context import handle_restore_errors as handle_restore_errors
+from loader.errors import SampleException as SampleException
+from loader.samples.sample_format import format_sample_compact as format_sample_compact
+from loader.samples.sample_format import format_sample_detailed as format_sample_detailed
+from loader.samples.source_info import get_source_info as get_source_info

@@ -1,0 +1,17 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import BaseCoreDatasetFactory as BaseCoreDatasetFactory
+from loader import EPath as EPath
+from loader import FileStore as FileStore
+from loader import Sample as Sample
+from loader import SavableDataset as SavableDataset
+from loader import SourceInfo as SourceInfo
+from loader import WorkerConfig as WorkerConfig
+from loader import edataclass as edataclass
+from loader.compat.saved_states import State as State
+from loader.pipeline.contract.restore_keys import add_sample_restore_key as add_sample_restore_key
+from loader.pipeline.contract.restore_keys import set_sample_restore_key as set_sample_restore_key
+from loader.pipeline.contract.user_state import FlexState as FlexState
+from loader.pipeline.contract.user_state import Savable as Savable
+from loader.samples.encoding.task_encoder import T_sample as T_sample
+from loader.samples.sample_dataclass import ExtendableDataclassMixin as ExtendableDataclassMixin
+from loader.samples.sample_dataclass import PinMemoryMixin as PinMemoryMixin

@@ -1,0 +1,3 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import CaptioningSample as CaptioningSample
+from loader import CaptioningWebdataset as CaptioningWebdataset

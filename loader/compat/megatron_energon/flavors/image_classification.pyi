@@ -1,0 +1,3 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import ImageClassificationSample as ImageClassificationSample
+from loader import ImageClassificationWebdataset as ImageClassificationWebdataset

@@ -1,0 +1,11 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import BaseCoreDatasetFactory as BaseCoreDatasetFactory
+from loader import BaseWebdatasetFactory as BaseWebdatasetFactory
+from loader import EPath as EPath
+from loader import FileStore as FileStore
+from loader import MapDataset as MapDataset
+from loader import SavableDataset as SavableDataset
+from loader import WorkerConfig as WorkerConfig
+from loader.samples.building.described_dataset import FilteredSample as FilteredSample
+from loader.samples.encoding.task_encoder import T_sample as T_sample
+from loader.training.datasets.dataset_factory import DatasetSubset as DatasetSubset

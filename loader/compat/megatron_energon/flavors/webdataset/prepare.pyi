@@ -1,0 +1,19 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import EPath as EPath
+from loader.compat.aggregator_pool import AggregatorPool as AggregatorPool
+from loader.compat.aggregator_pool import BaseAggregator as BaseAggregator
+from loader.compat.dataset_facts import INDEX_SQLITE_FILENAME as INDEX_SQLITE_FILENAME
+from loader.compat.dataset_facts import INDEX_UUID_FILENAME as INDEX_UUID_FILENAME
+from loader.compat.dataset_facts import INFO_JSON_FILENAME as INFO_JSON_FILENAME
+from loader.compat.dataset_facts import INFO_YAML_FILENAME as INFO_YAML_FILENAME
+from loader.compat.index_writer import DuplicateSampleKeyError as DuplicateSampleKeyError
+from loader.compat.index_writer import IndexAggregatable as IndexAggregatable
+from loader.compat.index_writer import IndexMediaMetadata as IndexMediaMetadata
+from loader.compat.index_writer import IndexSample as IndexSample
+from loader.compat.index_writer import IndexSamplePart as IndexSamplePart
+from loader.compat.index_writer import SqliteIndexWriter as SqliteIndexWriter
+from loader.compat.media_filters import MediaFilterConfig as MediaFilterConfig
+from loader.compat.webdataset_factory import ShardInfo as ShardInfo
+from loader.compat.webdataset_factory import WebdatasetPreparator as WebdatasetPreparator
+from loader.format.nv_meta import FOLDER as _FOLDER
+MAIN_FOLDER_NAME = _FOLDER

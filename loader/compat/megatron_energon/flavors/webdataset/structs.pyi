@@ -1,0 +1,9 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import EPath as EPath
+from loader import SourceInfo as SourceInfo
+from loader import edataclass as edataclass
+from loader.compat.dataset_facts import WebdatasetInfo as WebdatasetInfo
+from loader.compat.dataset_facts import WebdatasetSplits as WebdatasetSplits
+from loader.compat.webdataset_factory import ShardInfo as ShardInfo
+from loader.samples.building.described_dataset import FilteredSample as FilteredSample
+from loader.training.datasets.dataset_factory import DatasetSubset as DatasetSubset

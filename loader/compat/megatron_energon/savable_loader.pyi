@@ -1,0 +1,20 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import BatchDataset as BatchDataset
+from loader import CachePool as CachePool
+from loader import DataLoader as DataLoader
+from loader import GcDataset as GcDataset
+from loader import SavableDataLoader as SavableDataLoader
+from loader import SavableDataset as SavableDataset
+from loader import WatchdogDataset as WatchdogDataset
+from loader import WorkerConfig as WorkerConfig
+from loader import edataclass as edataclass
+from loader.compat.saved_states import SavableCheckpoint as SavableCheckpoint
+from loader.compat.saved_states import SavableDataLoaderState as SavableDataLoaderState
+from loader.compat.saved_states import SavableDatasetCheckpoint as SavableDatasetCheckpoint
+from loader.compat.saved_states import SavableDatasetState as SavableDatasetState
+from loader.compat.saved_states import get_loader as get_loader
+from loader.compat.saved_states import get_savable_loader as get_savable_loader
+from loader.pipeline.failures.sample_name import default_get_batch_keys as default_get_batch_keys
+from loader.pipeline.stages.gc import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
+from loader.training.loaders.data_loader import DataLoader as _DataLoader
+BasicDataLoader = _DataLoader

@@ -1,0 +1,17 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader import AugmentTaskEncoder as AugmentTaskEncoder
+from loader import Batch as Batch
+from loader import Cooker as Cooker
+from loader import DefaultTaskEncoder as DefaultTaskEncoder
+from loader import TaskEncoder as TaskEncoder
+from loader import basic_sample_keys as basic_sample_keys
+from loader import batch_list as batch_list
+from loader import batch_pad_stack as batch_pad_stack
+from loader import batch_stack as batch_stack
+from loader import cooker as cooker
+from loader import generic_batch as generic_batch
+from loader import get_train_dataset as get_train_dataset
+from loader import get_val_dataset as get_val_dataset
+from loader import get_val_datasets as get_val_datasets
+from loader import skip_safe as skip_safe
+from loader import stateless as stateless

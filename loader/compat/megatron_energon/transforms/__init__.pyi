@@ -1,0 +1,12 @@
+# Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader.compat.merge_transform import MergeTransform as MergeTransform
+from loader.compat.transform_mappers import CenterCropMapper as CenterCropMapper
+from loader.compat.transform_mappers import CustomTransform as CustomTransform
+from loader.compat.transform_mappers import RandomCropMapper as RandomCropMapper
+from loader.compat.transform_mappers import RandomHorizontalFlipMapper as RandomHorizontalFlipMapper
+from loader.compat.transform_mappers import RandomPerspectiveMapper as RandomPerspectiveMapper
+from loader.compat.transform_mappers import RandomResizedCropMapper as RandomResizedCropMapper
+from loader.compat.transform_mappers import RandomRotationMapper as RandomRotationMapper
+from loader.compat.transform_mappers import RandomVerticalFlipMapper as RandomVerticalFlipMapper
+from loader.compat.transform_mappers import ResizeMapper as ResizeMapper
+from loader.compat.transform_mappers import TransformMapper as TransformMapper

@@ -1,0 +1,340 @@
+"""Transforms of torchvision as matrices. torchvision is imported only to compare a transform with its classes."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+TTransform = TypeVar("TTransform")
+Matrix = npt.NDArray[np.float64]
+Size = npt.NDArray[np.int64]
+
+_ROUNDING = 1e-6  # pixels by which the edges of a rotated picture may be computed too far
+_ATTEMPTS = 10  # of a random crop to fit into the picture, as in torchvision
+
+
+class _TorchvisionClass:
+    """A class attribute that imports ``torchvision.transforms`` when it is read.
+
+    Args:
+        name: Name of the class there.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> type:
+        try:
+            from torchvision import transforms
+        except ImportError as error:
+            raise ImportError(
+                f"torchvision.transforms.{self._name} needs torchvision: pip install torchvision", name="torchvision"
+            ) from error
+        found: type = getattr(transforms, self._name)
+        return found
+
+
+class TransformMapper(ABC, Generic[TTransform]):
+    """A transform of pictures as a 3x3 matrix, which maps a point (x, y, 1) of the picture to a point of the result.
+
+    Args:
+        transform: The transform of torchvision with the settings.
+
+    Attributes:
+        source_type: Class of the transform.
+    """
+
+    source_type: ClassVar[Any]
+    transform: TTransform
+
+    def __init__(self, transform: TTransform) -> None:
+        self.transform = transform
+
+    def __call__(self, sample: Any) -> Any:
+        """Apply the transform itself."""
+        return self.transform(sample)  # type: ignore[operator]  # any transform can be called
+
+    @abstractmethod
+    def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        """Draw the random settings of the transform, and apply it.
+
+        Args:
+            matrix: The transforms so far, of shape (3, 3).
+            dst_size: Height and width of the picture so far.
+
+        Returns:
+            The matrix with this transform, the size of its result, and the settings that were drawn.
+        """
+
+    def fill(self) -> Any:
+        """Return the value outside of the picture; None if the transform has none."""
+        return None
+
+    def interpolation(self) -> Any:
+        """Return torchvision's interpolation mode; None if the transform has none."""
+        return None
+
+    @staticmethod
+    def translate(x: float, y: float) -> Matrix:
+        """Return the matrix of a shift."""
+        return np.array([[1, 0, x], [0, 1, y], [0, 0, 1]], dtype=np.float64)
+
+    @staticmethod
+    def rotate(angle: float) -> Matrix:
+        """Return the matrix of a counter-clockwise rotation about (0, 0), by an angle in radians."""
+        cos, sin = math.cos(angle), math.sin(angle)
+        return np.array([[cos, sin, 0], [-sin, cos, 0], [0, 0, 1]], dtype=np.float64)
+
+    @staticmethod
+    def scale(x: float, y: float) -> Matrix:
+        """Return the matrix of a scaling."""
+        return np.array([[x, 0, 0], [0, y, 0], [0, 0, 1]], dtype=np.float64)
+
+    @staticmethod
+    def shear(x: float, y: float) -> Matrix:
+        """Return the matrix of a shear."""
+        return np.array([[1, x, 0], [y, 1, 0], [0, 0, 1]], dtype=np.float64)
+
+    @staticmethod
+    def hflip() -> Matrix:
+        """Return the matrix of a reflection from left to right, at x = 0."""
+        return TransformMapper.scale(-1, 1)
+
+    @staticmethod
+    def vflip() -> Matrix:
+        """Return the matrix of a reflection from top to bottom, at y = 0."""
+        return TransformMapper.scale(1, -1)
+
+
+class ResizeMapper(TransformMapper[Any]):
+    """``Resize`` as a matrix."""
+
+    source_type = _TorchvisionClass("Resize")
+
+    def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        height, width = map(int, dst_size)
+        size = [self.transform.size] if isinstance(self.transform.size, int) else self.transform.size
+        if len(size) == 1:
+            ratio = size[0] / min(height, width)
+            if self.transform.max_size is not None:
+                ratio = min(ratio, self.transform.max_size / max(height, width))
+            new_height, new_width = int(height * ratio), int(width * ratio)
+        else:
+            new_height, new_width = size
+        scaled = self.scale(new_width / width, new_height / height) @ matrix
+        return scaled, np.array([new_height, new_width]), ("Resize", size)
+
+    def interpolation(self) -> Any:
+        return self.transform.interpolation
+
+
+class RandomResizedCropMapper(TransformMapper[Any]):
+    """``RandomResizedCrop`` as a matrix."""
+
+    source_type = _TorchvisionClass("RandomResizedCrop")
+
+    def get_params(self, size: tuple[int, int]) -> tuple[int, int, int, int]:
+        """Draw a crop of a picture.
+
+        Args:
+            size: Height and width of the picture.
+
+        Returns:
+            Top, left, height and width of the crop.
+        """
+        height, width = size
+        low, high = self.transform.ratio
+        for _ in range(_ATTEMPTS):
+            area = height * width * _uniform(*self.transform.scale)
+            ratio = math.exp(_uniform(math.log(low), math.log(high)))
+            crop_height, crop_width = round(math.sqrt(area / ratio)), round(math.sqrt(area * ratio))
+            if 0 < crop_height <= height and 0 < crop_width <= width:
+                top = _randint(height - crop_height + 1)
+                return top, _randint(width - crop_width + 1), crop_height, crop_width
+        crop_height, crop_width = height, width
+        if width / height < low:
+            crop_height = round(width / low)
+        elif width / height > high:
+            crop_width = round(height * high)
+        return (height - crop_height) // 2, (width - crop_width) // 2, crop_height, crop_width
+
+    def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        top, left, height, width = self.get_params((int(dst_size[0]), int(dst_size[1])))
+        new_height, new_width = _pair(self.transform.size)
+        cropped = self.scale(new_width / width, new_height / height) @ self.translate(-left, -top) @ matrix
+        return cropped, np.array([new_height, new_width]), ("RandomResizedCrop", (top, left, height, width))
+
+    def interpolation(self) -> Any:
+        return self.transform.interpolation
+
+
+class CenterCropMapper(TransformMapper[Any]):
+    """``CenterCrop`` as a matrix."""
+
+    source_type = _TorchvisionClass("CenterCrop")
+
+    def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        height, width = _pair(self.transform.size)
+        top, left = round((height - int(dst_size[0])) / 2), round((width - int(dst_size[1])) / 2)
+        return (
+            self.translate(left, top) @ matrix,
+            np.array([height, width]),
+            ("CenterCrop", (top, left, height, width)),
+        )
+
+
+class RandomCropMapper(TransformMapper[Any]):
+    """``RandomCrop`` as a matrix."""
+
+    source_type = _TorchvisionClass("RandomCrop")
+
+    def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        left, top, right, bottom = _padding(self.transform.padding)
+        padded_height, padded_width = int(dst_size[0]) + top + bottom, int(dst_size[1]) + left + right
+        height, width = _pair(self.transform.size)
+        if self.transform.pad_if_needed:
+            more_x, more_y = max(width - padded_width, 0), max(height - padded_height, 0)
+            left, top = left + more_x, top + more_y
+            padded_width, padded_height = padded_width + 2 * more_x, padded_height + 2 * more_y
+        if height > padded_height or width > padded_width:
+            raise ValueError(
+                f"a crop of {(height, width)} does not fit into a picture of {(padded_height, padded_width)}"
+            )
+        y = _randint(padded_height - height + 1)
+        x = _randint(padded_width - width + 1)
+        cropped = self.translate(left - x, top - y) @ matrix
+        return cropped, np.array([height, width]), ("RandomCrop", (x, y, height, width))
+
+    def fill(self) -> Any:
+        return self.transform.fill
+
+
+class RandomHorizontalFlipMapper(TransformMapper[Any]):
+    """``RandomHorizontalFlip`` as a matrix."""
+
+    source_type = _TorchvisionClass("RandomHorizontalFlip")
+
+    def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        flips = _happens(self.transform.p)
+        if flips:
+            matrix = self.translate(float(dst_size[1]), 0) @ self.hflip() @ matrix
+        return matrix, dst_size, ("RandomHorizontalFlip", flips)
+
+
+class RandomVerticalFlipMapper(TransformMapper[Any]):
+    """``RandomVerticalFlip`` as a matrix."""
+
+    source_type = _TorchvisionClass("RandomVerticalFlip")
+
+    def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        flips = _happens(self.transform.p)
+        if flips:
+            matrix = self.translate(0, float(dst_size[0])) @ self.vflip() @ matrix
+        return matrix, dst_size, ("RandomVerticalFlip", flips)
+
+
+class RandomRotationMapper(TransformMapper[Any]):
+    """``RandomRotation`` about the centre as a matrix.
+
+    Raises:
+        ValueError: The transform rotates about another point.
+    """
+
+    source_type = _TorchvisionClass("RandomRotation")
+
+    def __init__(self, transform: Any) -> None:
+        if transform.center is not None:
+            raise ValueError(f"expected a rotation about the centre, found center={transform.center}")
+        super().__init__(transform)
+
+    def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        degrees = _uniform(*self.transform.degrees)
+        height, width = map(int, dst_size)
+        rotation = self.rotate(math.radians(degrees))
+        new_height, new_width = height, width
+        if self.transform.expand:
+            halves = np.abs(rotation[:2, :2]) @ (width / 2, height / 2)
+            new_width, new_height = (
+                math.ceil(middle + half - _ROUNDING) - math.floor(middle - half + _ROUNDING)
+                for middle, half in zip((width / 2, height / 2), halves, strict=True)
+            )
+        centred = rotation @ self.translate(-width / 2, -height / 2) @ matrix
+        rotated = self.translate(new_width / 2, new_height / 2) @ centred
+        return rotated, np.array([new_height, new_width]), ("RandomRotation", degrees)
+
+    def fill(self) -> Any:
+        return self.transform.fill
+
+    def interpolation(self) -> Any:
+        return self.transform.interpolation
+
+
+class RandomPerspectiveMapper(TransformMapper[Any]):
+    """``RandomPerspective`` as a matrix."""
+
+    source_type = _TorchvisionClass("RandomPerspective")
+
+    @staticmethod
+    def compute_homography(
+        startpoints: Sequence[Sequence[float]], endpoints: Sequence[Sequence[float]]
+    ) -> npt.NDArray[np.float64]:
+        """Return the matrix that maps each end point (x, y) to its start point; there are four of each."""
+        rows: list[list[float]] = []
+        for (x, y), (u, v) in zip(startpoints, endpoints, strict=True):
+            rows.append([u, v, 1, 0, 0, 0, -x * u, -x * v])
+            rows.append([0, 0, 0, u, v, 1, -y * u, -y * v])
+        values = np.array([value for point in startpoints for value in point], dtype=np.float64)
+        solution, *_ = np.linalg.lstsq(np.array(rows, dtype=np.float64), values, rcond=None)
+        return np.append(solution, 1.0).reshape(3, 3)
+
+    def apply_transform(self, matrix: Matrix, dst_size: Size) -> tuple[Matrix, Size, Any]:
+        if not _happens(self.transform.p):
+            return matrix, dst_size, ("RandomPerspective", None, None)
+        height, width = map(int, dst_size)
+        start, end = self.transform.get_params(width, height, self.transform.distortion_scale)
+        return self.compute_homography(end, start) @ matrix, dst_size, ("RandomPerspective", start, end)
+
+    def fill(self) -> Any:
+        return self.transform.fill
+
+    def interpolation(self) -> Any:
+        return self.transform.interpolation
+
+
+def _uniform(low: float, high: float) -> float:
+    return float(torch.empty(1).uniform_(float(low), float(high)))
+
+
+def _randint(end: int) -> int:
+    return int(torch.randint(0, end, (1,)))
+
+
+def _happens(probability: float) -> bool:
+    return bool(torch.rand(1) < probability)
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    """Return height and width of a size in torchvision's forms."""
+    if isinstance(size, int):
+        return size, size
+    return (int(size[0]), int(size[-1]))
+
+
+def _padding(padding: Any) -> tuple[int, int, int, int]:
+    """Return the padding of the four sides, left first, of torchvision's forms."""
+    if padding is None:
+        return 0, 0, 0, 0
+    sides = [padding] if isinstance(padding, int) else list(padding)
+    if len(sides) == 4:
+        return sides[0], sides[1], sides[2], sides[3]
+    return sides[0], sides[-1], sides[0], sides[-1]
+
+
+class CustomTransform(TransformMapper[TTransform], ABC):
+    """A transform of one's own for :class:`MergeTransform`: override ``apply_transform``."""

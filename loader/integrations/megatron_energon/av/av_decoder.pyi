@@ -1,6 +1,0 @@
-# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
-from loader.av.av_data import AVData as AVData
-from loader.av.av_decoder import AVDecoder as AVDecoder
-from loader.format.media.metadata import AVMetadata as AVMetadata
-from loader.samples.decoding.webdataset_decoder import AVWebdatasetDecoder as AVWebdatasetDecoder
-from megatron.energon.av.av_reader import AVProbeIndex as AVProbeIndex

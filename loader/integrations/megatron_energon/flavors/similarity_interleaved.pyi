@@ -1,3 +1,0 @@
-# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
-from loader import SimilarityInterleavedSample as SimilarityInterleavedSample
-from loader import SimilarityInterleavedWebdataset as SimilarityInterleavedWebdataset

@@ -1,4 +1,0 @@
-# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
-from loader import FileStoreDecoder as FileStoreDecoder
-from loader import SampleDecoder as SampleDecoder
-from loader.samples.decoding.webdataset_decoder import AVWebdatasetDecoder as AVWebdatasetDecoder

@@ -1,9 +1,0 @@
-# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
-from loader import CachePool as CachePool
-from loader import DataLoader as DataLoader
-from loader import SavableDataLoader as SavableDataLoader
-from loader import SavableDataset as SavableDataset
-from loader import WorkerConfig as WorkerConfig
-from loader.pipeline.stages.gc import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
-from megatron.energon.savable_loader import get_loader as get_loader
-from megatron.energon.savable_loader import get_savable_loader as get_savable_loader

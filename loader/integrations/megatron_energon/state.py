@@ -1,3 +1,0 @@
-from loader.pipeline.contract.user_state import FlexState
-
-__all__ = ["FlexState"]

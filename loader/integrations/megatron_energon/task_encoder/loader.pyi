@@ -1,4 +1,0 @@
-# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
-from loader import get_train_dataset as get_train_dataset
-from loader import get_val_dataset as get_val_dataset
-from loader import get_val_datasets as get_val_datasets

@@ -1,3 +1,0 @@
-# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
-from loader import GcDataset as GcDataset
-from loader.pipeline.stages.gc import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER

@@ -1,2 +1,0 @@
-# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
-from loader import LogSampleDataset as LogSampleDataset

@@ -1,5 +1,0 @@
-# Written by tests/unit/integrations/test_megatron_energon.py from alias_modules.py.
-from loader import SavableDataset as SavableDataset
-from loader import WatchdogDataset as WatchdogDataset
-from loader import WorkerConfig as WorkerConfig
-from loader.samples.encoding.task_encoder import T_sample as T_sample

@@ -1,1 +1,0 @@
-"""Dataset classes with the interface of megatron-energon."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at
 from ..dataset.records import SingleFile
+from ..dataset.split_parts import runs_of_part
 from ..errors import ConfigError, EnergonError
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
 from ..storage import Storage
@@ -84,7 +85,7 @@ def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
         return Selection([range(number, number + 1) for number in found])
     if request.split_parts is None:
         return Selection([range(len(dataset.index))], seed=request.seed)
-    ranges = [some for name in request.split_parts for some in dataset.runs_of_part(name)]
+    ranges = [some for name in request.split_parts for some in runs_of_part(dataset, name)]
     return Selection(ranges, seed=request.seed)
 
 

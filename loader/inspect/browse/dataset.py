@@ -18,6 +18,7 @@ from ...dataset.dataset import PartPlace
 from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.records import SingleFile
+from ...dataset.split_parts import is_excluded, runs_of_part
 from ...dataset.tar import TarDataset
 from ...errors import ConfigError, FormatError
 from ...format.dataset_ref import DatasetRef
@@ -115,7 +116,7 @@ class BrowsedDataset:
     @property
     def split_parts(self) -> list[str]:
         """Names of the split parts."""
-        split = self.folder.split
+        split = self.folder.documents.split
         return [] if split is None else list(split.split_parts)
 
     def ranges(self, *, split_part: str | None = None, shard: str | None = None) -> Sequence[range]:
@@ -126,7 +127,7 @@ class BrowsedDataset:
         """
         with self._lock:
             split_part = split_part or self.split_part
-            some = [range(len(self))] if split_part is None else self.folder.runs_of_part(split_part)
+            some = [range(len(self))] if split_part is None else runs_of_part(self.folder, split_part)
             if shard is None:
                 return [one for one in some if len(one)]
             entry = self.shards.get(shard)
@@ -161,7 +162,7 @@ class BrowsedDataset:
                 shard=index.shard_of(number).name,
                 key=index.key(number),
                 picture=next((part.name for part in parts if is_picture(part.name)), None),
-                excluded=self.folder.is_excluded(number),
+                excluded=is_excluded(self.folder, number),
             )
 
     def find(self, shard: str, key: str) -> int | None:
@@ -257,7 +258,7 @@ class BrowsedDataset:
         if not isinstance(self.folder.storage, LocalStorage) or isinstance(self.folder, SingleFile):
             return ()
         names = [INFO_JSON]
-        if self.folder.split_file is not None:
+        if self.folder.documents.split_file is not None:
             names.append(f"{FOLDER}/{self.ref.split_file}")
         return tuple(_stat(self.folder.storage.path(name)) for name in names)
 

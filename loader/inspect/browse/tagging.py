@@ -22,7 +22,7 @@ def tags(folder: Dataset) -> tuple[str, ...]:
     Raises:
         FormatError: The column is damaged, or of an earlier version of the dataset.
     """
-    if _COLUMN not in folder.column_names():
+    if _COLUMN not in folder.documents.column_names():
         return ()
     return tuple(open_column(folder.storage, folder.index, _COLUMN).record.categories)
 
@@ -44,7 +44,7 @@ def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
         raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")
     codes = np.full(len(folder.index), -1, np.int16)
     names: list[str] = []
-    if _COLUMN in folder.column_names():
+    if _COLUMN in folder.documents.column_names():
         column = open_column(folder.storage, folder.index, _COLUMN)
         names = list(column.record.categories)
         if not names:

@@ -10,6 +10,7 @@ from ...dataset.exclusions.change import undo_exclusion
 from ...dataset.exclusions.journal import Exclusion, ExclusionFiles
 from ...dataset.opening import dataset_at
 from ...dataset.records import SingleFile
+from ...dataset.split_parts import excluded_samples, open_filter
 from ...errors import ConfigError, StorageError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import is_metadataset
@@ -120,15 +121,15 @@ def list_each(ref: DatasetRef | str) -> list[ListedExclusions]:
 def _listed(one: OpenDataset) -> ListedExclusions:
     folder, files = one.folder, ExclusionFiles.of(one.folder)
     journal = files.read_journal()
-    listed = folder.split.exclude if folder.split else ()
+    listed = folder.documents.split.exclude if folder.documents.split else ()
     known = {name for entry in journal for name in entry.names}
     return ListedExclusions(
         path=one.dataset.path,
         exclusions=journal,
-        shards=tuple(sorted(folder.split.excluded_shards())) if folder.split else (),
-        samples=len(folder.excluded_samples()) if folder.split else 0,
+        shards=tuple(sorted(folder.documents.split.excluded_shards())) if folder.documents.split else (),
+        samples=len(excluded_samples(folder)) if folder.documents.split else 0,
         others=tuple(name for name in listed if name not in known),
-        filters={name: len(folder.open_filter(name)) for name in files.filter_names()},
+        filters={name: len(open_filter(folder, name)) for name in files.filter_names()},
     )
 
 

@@ -145,7 +145,7 @@ def _report(
         already=plan.already,
         remaining=plan.remaining,
         examples=tuple(examples[:_MAX_SHOWN]),
-        file=folder.split_file or "" if request.filter is None else request.filter,
+        file=folder.documents.split_file or "" if request.filter is None else request.filter,
         dry_run=request.dry_run,
         lacks=one.lacks,
     )

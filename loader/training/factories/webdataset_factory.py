@@ -341,12 +341,12 @@ class WebdatasetMeta:
     def of(cls, ref: DatasetRef, *, split_part: str) -> Self:
         """Read the shards of a part, as :meth:`from_config` does."""
         folder = folder_at(ref)
-        split = folder.split
+        split = folder.documents.split
         if split is None or split_part not in split.split_parts:
             parts = list(split.split_parts) if split else []
             raise ConfigError(
                 f"there is no split part {split_part!r}{did_you_mean(split_part, parts)}; found {parts}",
-                file=folder.meta_folder,
+                file=folder.documents.folder,
             )
         excluded = split.excluded_shards()
         names = [name for name in split.split_parts[split_part] if name not in excluded]
@@ -356,7 +356,9 @@ class WebdatasetMeta:
             if name in folder.shard_counts and (count := len(split.samples_of(split_part, folder.shard_counts[name])))
         ]
         if not shards:
-            raise EmptyDatasetError(f"no shard of the split part {split_part!r} has samples", file=folder.meta_folder)
+            raise EmptyDatasetError(
+                f"no shard of the split part {split_part!r} has samples", file=folder.documents.folder
+            )
         samples = {f"{shard}/{key}" for shard, keys in split.excluded_samples().items() for key in keys}
         return cls(
             sample_excludes=samples,

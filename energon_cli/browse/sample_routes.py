@@ -138,7 +138,7 @@ class EditRoutes:
     async def _exclude(self, request: Request) -> Response:
         dataset, keys, _ = await self._selection(request)
         request_of_keys = ExcludeRequest(ref=dataset.ref, query=SampleQuery(keys=keys), reason="energon browse")
-        report = await run_in_threadpool(exclude, request_of_keys)
+        [report] = await run_in_threadpool(exclude, request_of_keys)
         await run_in_threadpool(dataset.reopen)
         self._served.chosen.cache_clear()
         return json_answer({"samples": report.samples, "already": report.already, "file": report.file})

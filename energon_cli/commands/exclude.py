@@ -113,7 +113,7 @@ def exclude(
         workers=usable_cores(),
     )
     with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
-        reports = library.exclude_each(request, bar.update)
+        reports = library.exclude(request, bar.update)
     # Report.
     if as_json:
         documents = [asdict(report) | {"lacks": report.lacks or None} for report in reports]
@@ -128,7 +128,7 @@ def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
 
     from ..console import print_json
 
-    listed = library.list_each(ref)
+    listed = library.list_exclusions(ref)
     if as_json:
         documents = [_listed_document(one) for one in listed]
         print_json({"datasets": documents} if is_mix else documents[0])
@@ -143,7 +143,7 @@ def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
 
     from ..console import print_json, show_note
 
-    undone = library.undo_each(ref)
+    undone = library.undo(ref)
     if as_json:
         print_json({"undone": sum(entry.samples for _, entry in undone) if undone else None})
         return

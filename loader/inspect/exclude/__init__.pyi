@@ -2,14 +2,11 @@
 
 from .history import (
     ListedExclusions as ListedExclusions,
-    list_each as list_each,
     list_exclusions as list_exclusions,
     undo as undo,
-    undo_each as undo_each,
 )
 from .run import (
     ExcludeReport as ExcludeReport,
     ExcludeRequest as ExcludeRequest,
     exclude as exclude,
-    exclude_each as exclude_each,
 )

@@ -11,9 +11,8 @@ from ...dataset.exclusions.journal import Exclusion, ExclusionFiles
 from ...dataset.opening import dataset_at
 from ...dataset.records import SingleFile
 from ...dataset.split_parts import excluded_samples, open_filter
-from ...errors import ConfigError, StorageError
+from ...errors import StorageError
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.providers import is_metadataset
 from ...format.nv_meta import FOLDER
 from ...metadataset.datasets import OpenDataset, named_datasets
 from ...storage import RemoteStorage
@@ -40,20 +39,7 @@ class ListedExclusions:
     others: tuple[str, ...]
 
 
-def undo(ref: DatasetRef | str) -> Exclusion | None:
-    """Undo the last exclusion of one dataset, and return it; None if there is none.
-
-    Raises:
-        ConfigError: The path is a metadataset, or the split file is invalid.
-        FormatError: The journal is damaged.
-        StorageError: The dataset is not prepared, or a file cannot be written.
-    """
-    check_single(ref)
-    undone = undo_each(ref)
-    return undone[0][1] if undone else None
-
-
-def undo_each(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
+def undo(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
     """Undo the last exclusion of a dataset, or of the datasets of a metadataset.
 
     Of a metadataset, that is the latest exclusion of any of its datasets; if it was made by one command for several
@@ -94,20 +80,7 @@ def _last_of(one: OpenDataset) -> Exclusion | None:
     return journal[-1] if journal else None
 
 
-def list_exclusions(ref: DatasetRef | str) -> ListedExclusions:
-    """List what is excluded from one dataset.
-
-    Raises:
-        ConfigError: The path is a metadataset, or the split file is invalid.
-        FormatError: The journal or a filter is damaged.
-        StorageError: The dataset is not prepared.
-    """
-    check_single(ref)
-    [listed] = list_each(ref)
-    return listed
-
-
-def list_each(ref: DatasetRef | str) -> list[ListedExclusions]:
+def list_exclusions(ref: DatasetRef | str) -> list[ListedExclusions]:
     """List what is excluded from a dataset, or from each dataset of a metadataset.
 
     Raises:
@@ -134,17 +107,6 @@ def _listed(one: OpenDataset) -> ListedExclusions:
 
 
 # Open the datasets whose samples are to be excluded, and check that they can be changed.
-
-
-def check_single(ref: DatasetRef | str) -> None:
-    """Check that a path is of one dataset.
-
-    Raises:
-        ConfigError: It is a metadataset.
-    """
-    path = DatasetRef.of(ref).path
-    if is_metadataset(path):
-        raise ConfigError("expected a dataset, found a metadataset", at=path, hint="name one of its datasets")
 
 
 def open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) -> list[OpenDataset]:

@@ -16,7 +16,7 @@ from ...format.dataset_ref import DatasetRef
 from ...metadataset.datasets import ChosenSamples, OpenDataset, choose_samples
 from ..lint import LintRequest, run_lint
 from ..stats import StatsRequest, collect_stats
-from .history import check_single, check_writable, open_prepared
+from .history import check_writable, open_prepared
 
 _MAX_SHOWN = 10
 
@@ -73,20 +73,7 @@ class ExcludeReport:
     dry_run: bool
 
 
-def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> ExcludeReport:
-    """Exclude samples of one dataset; see :func:`exclude_each`.
-
-    Raises:
-        ConfigError: The path is a metadataset, the query is invalid, or no sample would remain.
-        FormatError: A column or filter is damaged or stale.
-        StorageError: The dataset is not prepared, or a file cannot be written.
-    """
-    check_single(request.ref)
-    [report] = exclude_each(request, on_progress)
-    return report
-
-
-def exclude_each(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> list[ExcludeReport]:
+def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | None = None) -> list[ExcludeReport]:
     """Exclude samples of a dataset, or of each dataset of a metadataset; return a report for each one.
 
     All datasets are examined before the first one is changed, and each one is changed whole or not at all.

@@ -35,7 +35,8 @@ def folder(tmp_path: Path) -> Path:
 
 def run(folder: Path, **options: Any) -> ExcludeReport:
     query = {name: options.pop(name) for name in ("where", "keys", "split_part") if name in options}
-    return exclude(ExcludeRequest(ref=DatasetRef(str(folder)), query=SampleQuery(**query), **options))
+    [report] = exclude(ExcludeRequest(ref=DatasetRef(str(folder)), query=SampleQuery(**query), **options))
+    return report
 
 
 def trained(folder: Path, *, workers: int = 0, **options: Any) -> list[str]:
@@ -71,25 +72,24 @@ def test_excluded_samples_are_not_trained_on_until_the_undo(folder: Path, name: 
     report = run(folder, keys=KEYS, filter=name, reason="test")
     assert (report.samples, report.already, report.remaining) == (2, 0, SAMPLES - 2)
     assert trained(folder, workers=workers, **options) == [key for key in every if key not in FULL_KEYS]
-    undone = undo(str(folder))
-    assert undone is not None
+    [(_, undone)] = undo(str(folder))
     assert (undone.samples, undone.reason) == (2, "test")
     assert trained(folder, workers=workers) == every
-    assert undo(str(folder)) is None
+    assert undo(str(folder)) == []
 
 
 def test_an_undo_restores_the_split_file_byte_for_byte(folder: Path) -> None:
     before = meta(folder)
     for keys in (["00003"], ["00012", "00020"], ["shard_003.tar"]):
         run(folder, keys=keys)
-    assert len(list_exclusions(str(folder)).exclusions) == 3
+    assert len(list_exclusions(str(folder))[0].exclusions) == 3
     assert trained(folder) == [
         key
         for key in trained(folder)
         if not key.endswith(("00003", "00012", "00020")) and not key.startswith("shard_003")
     ]
     for _ in range(3):
-        assert undo(str(folder)) is not None
+        assert undo(str(folder))
     after = meta(folder)
     after.pop("split.yaml.bak")
     assert after == before
@@ -99,13 +99,13 @@ def test_a_filter_is_changed_again_and_its_last_change_undone(folder: Path) -> N
     run(folder, keys=["00003"], filter="good")
     first = meta(folder)
     run(folder, where="shard == 'shard_001.tar'", filter="good")
-    assert list_exclusions(str(folder)).filters == {"good": SAMPLES - 6}
-    assert undo(str(folder)) is not None
+    assert list_exclusions(str(folder))[0].filters == {"good": SAMPLES - 6}
+    assert undo(str(folder))
     assert {name: data for name, data in meta(folder).items() if name.startswith("filter_")} == {
         name: data for name, data in first.items() if name.startswith("filter_")
     }
-    assert undo(str(folder)) is not None
-    assert list_exclusions(str(folder)).filters == {}
+    assert undo(str(folder))
+    assert list_exclusions(str(folder))[0].filters == {}
 
 
 def test_samples_that_are_out_are_not_counted_again(folder: Path) -> None:
@@ -114,13 +114,13 @@ def test_samples_that_are_out_are_not_counted_again(folder: Path) -> None:
     assert (report.samples, report.already, report.remaining) == (4, 1, SAMPLES - 5)
     again = run(folder, where="shard == 'shard_000.tar'")
     assert (again.samples, again.already) == (0, 5)
-    assert len(list_exclusions(str(folder)).exclusions) == 2
+    assert len(list_exclusions(str(folder))[0].exclusions) == 2
 
 
 def test_a_shard_is_excluded_by_its_name(folder: Path) -> None:
     report = run(folder, keys=["shard_002.tar", "00003"])
     assert report.samples == 6
-    listed = list_exclusions(str(folder))
+    [listed] = list_exclusions(str(folder))
     assert (listed.shards, listed.samples) == (("shard_002.tar",), 6)
     assert not [key for key in trained(folder) if key.startswith("shard_002.tar")]
 
@@ -137,10 +137,10 @@ def test_what_lint_finds_broken_is_excluded(tmp_path: Path) -> None:
     good = caption_samples(10, 5)
     write_shard(shard_path(tmp_path, 0), samples | {key: {"txt": parts["txt"]} for key, parts in good.items()})
     run_prepare(PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0})))
-    report = exclude(ExcludeRequest(ref=DatasetRef(str(tmp_path)), lint=True))
+    [report] = exclude(ExcludeRequest(ref=DatasetRef(str(tmp_path)), lint=True))
     assert report.examples == ("shard_000.tar/03", "shard_000.tar/04")
     assert run(tmp_path, keys=["03"]).already == 1
-    assert exclude(ExcludeRequest(ref=DatasetRef(str(tmp_path)), lint=True)).samples == 0
+    assert exclude(ExcludeRequest(ref=DatasetRef(str(tmp_path)), lint=True))[0].samples == 0
 
 
 def test_all_samples_are_never_excluded(folder: Path) -> None:
@@ -159,19 +159,19 @@ def test_entries_of_others_are_kept_and_listed(folder: Path) -> None:
     split = folder / ".nv-meta/split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [shard_000.tar/00001]"))
     run(folder, keys=["00003"])
-    listed = list_exclusions(str(folder))
+    [listed] = list_exclusions(str(folder))
     assert (listed.others, listed.samples) == (("shard_000.tar/00001",), 2)
     undo(str(folder))
-    assert list_exclusions(str(folder)).others == ("shard_000.tar/00001",)
+    assert list_exclusions(str(folder))[0].others == ("shard_000.tar/00001",)
 
 
 def test_a_prepare_keeps_exclusions_and_their_journal(folder: Path) -> None:
     run(folder, keys=["00003"])
     write_shard(shard_path(folder, 7), caption_samples(70, 5))
     run_prepare(PreparePlan(path=str(folder)))
-    assert list_exclusions(str(folder)).samples == 1
-    assert undo(str(folder)) is not None
-    assert list_exclusions(str(folder)).samples == 0
+    assert list_exclusions(str(folder))[0].samples == 1
+    assert undo(str(folder))
+    assert list_exclusions(str(folder))[0].samples == 0
 
 
 KILLED = """
@@ -224,7 +224,7 @@ def test_a_kill_before_any_write_leaves_a_dataset_that_can_be_undone(folder: Pat
             break
         assert done.returncode == -signal.SIGKILL
         if action == "exclude":
-            while len(list_exclusions(str(folder)).exclusions) > 1:
+            while len(list_exclusions(str(folder))[0].exclusions) > 1:
                 undo(str(folder))
             assert len(trained(folder, **options)) == SAMPLES - 1
     assert writes >= 1

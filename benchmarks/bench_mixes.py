@@ -25,6 +25,7 @@ from report import machine_facts, print_table
 from webdataset import TarWriter
 
 import loader
+from loader.dataset.opening import tars_at
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.stores.dataset_file_store import DatasetFileStore
@@ -142,7 +143,7 @@ def stretch(batches: Iterator[Any]) -> float:
 def key_costs(dataset: Path) -> dict[str, float]:
     """Return the microseconds of a look-up, without and with reading the part, as medians of several rounds."""
     store = DatasetFileStore(dataset)
-    index = loader.load_dataset(dataset).get_datasets(training=True).sources[0].folder.first.tar_index
+    index = tars_at(dataset).index
     names = [f"000_{number:08d}" for number in random.Random(0).sample(range(KEYS), LOOK_UPS)]
     works: dict[str, Callable[[str], Any]] = {
         "look-up": index.find_first_full,

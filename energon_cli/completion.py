@@ -92,7 +92,7 @@ def _names_of_parts(ctx: click.Context) -> Sequence[str]:
     from loader.dataset import folder_at
     from loader.format import DatasetRef
 
-    split = folder_at(DatasetRef(path, split_config=ctx.params.get("split_config") or "split.yaml")).split
+    split = folder_at(DatasetRef(path, split_config=ctx.params.get("split_config") or "split.yaml")).documents.split
     return [] if split is None else list(split.split_parts)
 
 

@@ -247,7 +247,7 @@ def get_dataset_from_config(
     if ref.has_other_folder:  # a user-defined class need not take it
         common["meta_folder"] = ref.folder
     folder = folder_at(ref)
-    common["split_part"] = folder.loaded_part(split_part or ("train" if training else "val"))
+    common["split_part"] = folder.documents.loaded_part(split_part or ("train" if training else "val"))
     made = _open_folder(EPath(path), folder, subflavors, common)
     check_sample_type(made.source.builder.sample_class, sample_type, at=folder.storage.path(FOLDER))
     return made
@@ -264,7 +264,7 @@ def _open_folder(
         subflavors: Labels that replace the labels of ``dataset.yaml``.
         common: Arguments of the class that ``dataset.yaml`` does not set.
     """
-    config = folder.config or DatasetConfig(sample_type="CrudeSample", crude=True)
+    config = folder.documents.config or DatasetConfig(sample_type="CrudeSample", crude=True)
     dataset_class = _class_of(config, trust_code=common["trust_code"])
     given = arguments_of_config(config, trust_code=common["trust_code"])
     common = {**common, "subflavors": {**config.subflavors, **subflavors}}

@@ -342,12 +342,12 @@ class WebdatasetMeta:
         """Read the shards of a part, as :meth:`from_config` does."""
         # The part must be in the split file.
         folder = folder_at(ref)
-        split = folder.split
+        split = folder.documents.split
         if split is None or split_part not in split.split_parts:
             parts = list(split.split_parts) if split else []
             raise ConfigError(
                 f"there is no split part {split_part!r}{did_you_mean(split_part, parts)}; found {parts}",
-                file=folder.meta_folder,
+                file=folder.documents.folder,
             )
         # Keep its shards that have samples.
         excluded = split.excluded_shards()
@@ -358,7 +358,9 @@ class WebdatasetMeta:
             if name in folder.shard_counts and (count := len(split.samples_of(split_part, folder.shard_counts[name])))
         ]
         if not shards:
-            raise EmptyDatasetError(f"no shard of the split part {split_part!r} has samples", file=folder.meta_folder)
+            raise EmptyDatasetError(
+                f"no shard of the split part {split_part!r} has samples", file=folder.documents.folder
+            )
         samples = {f"{shard}/{key}" for shard, keys in split.excluded_samples().items() for key in keys}
         return cls(
             sample_excludes=samples,

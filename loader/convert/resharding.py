@@ -12,6 +12,8 @@ from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.query import Compute, DatasetValues, SampleQuery, find_samples
+from ..dataset.split_parts import excluded_samples
+from ..dataset.tar import tar_index
 from ..errors import ConfigError
 from ..format.carry import Carried, NewOrder, OldDataset
 from ..format.dataset_ref import DatasetRef
@@ -65,10 +67,10 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         return _reshard_tars(plan, on_progress)
     # Choose samples and parts.
     folder = folder_at(ref)
-    names = kept_parts(folder.tar_index.part_names, keep=plan.keep_parts, drop=plan.drop_parts, at=folder.path)
+    names = kept_parts(tar_index(folder).part_names, keep=plan.keep_parts, drop=plan.drop_parts, at=folder.path)
     chosen = find_samples(folder, plan.query)
-    inner = samples_in_folder(folder.tar_index, chosen)
-    samples = samples_with_parts(folder.tar_index, inner, names)
+    inner = samples_in_folder(tar_index(folder), chosen)
+    samples = samples_with_parts(tar_index(folder), inner, names)
     if not len(samples):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions")
     warnings = _missing_fields(folder, names)
@@ -89,13 +91,14 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     account.use("samples", len(samples))
     for code, before, after in (("L121", chosen, inner), ("L113", inner, samples)):
         if len(after) < len(before):
-            first = folder.tar_index.full_key(int(np.setdiff1d(before, after, assume_unique=True)[0]))
+            first = tar_index(folder).full_key(int(np.setdiff1d(before, after, assume_unique=True)[0]))
             account.leave("samples", code, printable(first), count=len(before) - len(after))
     if plan.strict:
         account.check_complete(at=plan.output)
     # Write the shards; columns and filters follow the new order.
     carried = Carried()
-    of_parts = folder.split.sample_filters.values() if folder.split else ()  # parts have shards of their own then
+    split = folder.documents.split
+    of_parts = split.sample_filters.values() if split else ()  # parts have shards of their own then
 
     def carry(written: WrittenRows) -> None:
         old = OldDataset(folder.path, folder.storage, folder.index.shards)
@@ -156,8 +159,8 @@ def _documents(folder: Dataset) -> dict[str, str]:
 
 def _missing_fields(folder: Dataset, names: tuple[str, ...]) -> list[str]:
     """Return a warning about fields of samples whose parts are dropped."""
-    config = folder.config
-    if config is None or config.field_map is None or len(names) == len(folder.tar_index.part_names):
+    config = folder.documents.config
+    if config is None or config.field_map is None or len(names) == len(tar_index(folder).part_names):
         return []
     missing = config.field_map.missing(names)
     if not missing:
@@ -166,7 +169,7 @@ def _missing_fields(folder: Dataset, names: tuple[str, ...]) -> list[str]:
 
 
 def _count_excluded(folder: Dataset, query: SampleQuery, chosen: int) -> int:
-    if not len(folder.excluded_samples()):
+    if not len(excluded_samples(folder)):
         return 0
     return len(find_samples(folder, replace(query, excluded=True))) - chosen
 
@@ -187,7 +190,7 @@ def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | 
         ConfigError: There is no such column or value.
         FormatError: The column is damaged or stale.
     """
-    if by == _KEY and _KEY not in folder.column_names():
+    if by == _KEY and _KEY not in folder.documents.column_names():
         keys = [folder.index.key(sample) for sample in samples.tolist()]
         return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
     found = DatasetValues(folder, [by], samples, compute).values(by, samples)

@@ -36,15 +36,10 @@ class JoinedDataset:
         return len(self.rows)
 
     @property
-    def first(self) -> Dataset:
-        """The first member: it has the keys, columns and filters."""
-        return self.members[0]
-
-    @property
     def part_names(self) -> list[str]:
         """Names of the parts that rows may have."""
         pairs = zip(self.names, self.members, strict=True)
-        return [f"{name}/{part}" for name, member in pairs for part in member.part_names]
+        return [f"{name}/{part}" for name, member in pairs for part in member.index.part_names]
 
     def numbers(self, rows: IntArray) -> IntArray:
         """Return the sample numbers of some rows in their members' indexes, shape (rows, members); -1 for none.
@@ -99,12 +94,12 @@ class JoinedDataset:
 
     def full_key(self, sample: int) -> str:
         """Return ``shard/key`` of the first sample of a row."""
-        return self.first.full_key(int(self.rows[sample][0]))
+        return self.members[0].full_key(int(self.rows[sample][0]))
 
     def find(self, key: str) -> list[int]:
         """Return the rows whose first sample has a key, ascending."""
-        found: list[int] = self.with_first(np.array(self.first.find(key), np.int64)).tolist()
-        return found
+        rows: list[int] = self.with_first(np.array(self.members[0].index.find(key), np.int64)).tolist()
+        return rows
 
     def place_of(self, sample: int) -> str:
         """Describe the location of a row's samples, without reading them."""

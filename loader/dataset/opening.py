@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache, partial
 from typing import Any, cast
 
 from ..errors import ConfigError, StorageError
@@ -14,11 +15,13 @@ from ..format.index.current import index_folders, prefetch_documents
 from ..format.index.layout import ROW_COLUMNS
 from ..format.index.object_commit import read_committed_documents
 from ..format.nv_meta import FOLDER, INDEX_FOLDER
+from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
 from ..storage import LocalStorage, Storage, missing_folder
 from .dataset import Dataset
+from .documents import Documents
 from .records import RecordDataset, SingleFile
-from .tar import TarDataset
+from .tar import TarDataset, open_tar_index, tar_index
 
 _MAX_LISTINGS = 5  # of a dataset that is being prepared
 
@@ -28,7 +31,7 @@ def dataset_at(ref: DatasetRef | str | os.PathLike[str], **options: Any) -> Data
 
     Args:
         ref: The folder or file; a path uses the documents of the default names.
-        **options: ``reads_samples`` and ``rechecks``, as in :class:`.Dataset`.
+        **options: ``reads_samples`` and ``rechecks``, as in :func:`folder_at`.
 
     Raises:
         ConfigError: The path is of a metadataset, or ``.info.json`` is invalid.
@@ -52,7 +55,8 @@ def folder_at(
 
     Args:
         ref: The folder; a path uses the documents of the default names.
-        reads_samples: As in :class:`.Dataset`.
+        reads_samples: The index is read sample by sample: its columns are mapped at their first use, and those of a
+            remote dataset are fetched at once.
         rechecks: As in :class:`.Dataset`.
 
     Raises:
@@ -65,10 +69,11 @@ def folder_at(
     counts = read_shard_info(storage)
     if counts is None:
         raise _not_prepared(storage, ref)
-    is_tar = record_format(next(iter(counts), "")) is None
-    return (TarDataset if is_tar else RecordDataset)(
-        ref, storage, counts, reads_samples=reads_samples, rechecks=rechecks
-    )
+    if record_format(next(iter(counts), "")) is None:
+        open_tars = cache(partial(open_tar_index, storage, counts, reads_samples=reads_samples))
+        return TarDataset(Documents(ref, storage, counts, open_tars), counts, open_tars, rechecks=rechecks)
+    open_records = cache(partial(open_record_index, storage, counts))
+    return RecordDataset(Documents(ref, storage, counts, open_records), counts, open_records, rechecks=rechecks)
 
 
 def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:
@@ -80,7 +85,7 @@ def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:
         FormatError: The index is damaged.
     """
     dataset = folder_at(ref)
-    _ = dataset.tar_index  # raises for other formats
+    tar_index(dataset)  # raises for other formats
     return cast("TarDataset", dataset)
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
-from ..arrays import IntArray
 from ..cached_property import cached_property
-from ..errors import EmptyDatasetError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path, format_of
-from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.index.layout import ShardEntry
 from ..format.index.locations import SampleLocations
-from ..format.records.folder_index import RecordIndex, layout_of, open_record_index
-from ..format.records.record_file import open_record_path, read_record
+from ..format.records.folder_index import RecordIndex, layout_of
+from ..format.records.record_file import RecordFile, open_record_path, read_record
 from ..storage import ReadableFile
-from .dataset import Dataset, PartPlace
+from .dataset import Dataset, DatasetTraits, PartPlace
+from .documents import Documents, NoDocuments
 
 _KEPT_BYTES = 1 << 20  # of the sample that was read last: readers ask for its parts one after another
 
@@ -26,21 +25,25 @@ _KEPT_BYTES = 1 << 20  # of the sample that was read last: readers ask for its p
 class RecordDataset(Dataset):
     """A prepared folder of JSONL or Parquet files."""
 
-    has_store = False
     _last: tuple[int, dict[str, bytes]] | None = None
 
-    @cached_property
-    def records(self) -> RecordIndex:
-        return open_record_index(self.storage, self.shard_counts)
+    def __init__(
+        self,
+        documents: Documents,
+        shard_counts: Mapping[str, int],
+        open_index: Callable[[], RecordIndex],
+        *,
+        is_file: bool = False,
+        rechecks: bool = False,
+    ) -> None:
+        traits = DatasetTraits(format_of(next(iter(shard_counts))), is_file=is_file)
+        super().__init__(documents, traits, shard_counts, rechecks=rechecks)
+        self._open_index = open_index
 
-    @property
+    @cached_property
     def index(self) -> RecordIndex:
         """The index of all samples."""
-        return self.records
-
-    @property
-    def format(self) -> str:
-        return format_of(next(iter(self.shard_counts)))
+        return self._open_index()
 
     def parts(self, sample: int) -> list[PartPlace]:
         return [PartPlace(name, len(data), None) for name, data in self._bytes(sample).items()]
@@ -51,38 +54,23 @@ class RecordDataset(Dataset):
     def read_parts(
         self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
     ) -> dict[str, Any]:
-        file, within = self.records.place(sample)
+        file, within = self.index.place(sample)
         parts = read_record(
-            self.records.file(file),
-            self.open_file(self.records.shards[file]),
+            self.index.file(file),
+            self.open_file(self.index.shards[file]),
             within,
             max_json_bytes=max_json_bytes,
         )
         return {name: value for name, value in parts.items() if names is None or name in names}
 
-    @property
-    def holds_values(self) -> bool:
-        return not self.records.decodes
-
-    @property
-    def holds_lines(self) -> bool:
-        return self.records.decodes
-
     def locator(self, wanted: Callable[[str], bool]) -> Callable[..., SampleLocations]:  # noqa: ARG002 - reads all
-        return self.records.locate
+        return self.index.locate
 
     def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, Any]:  # noqa: ARG002
-        return self.records.read(file, sample)
-
-    @property
-    def values(self) -> Callable[[Mapping[str, Any], int], dict[str, Any]]:
-        return self.records.values
-
-    def names_of_parts(self, sample: int) -> list[str]:  # noqa: ARG002 - all samples of a folder have the same
-        return list(self.records.part_names)
+        return self.index.read(file, sample)
 
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
-        return self.records.file(self.records.number_of(shard.name)).open()
+        return self.index.file(self.index.number_of(shard.name)).open()
 
     def _bytes(self, sample: int) -> dict[str, bytes]:
         last = self._last
@@ -106,25 +94,13 @@ class SingleFile(RecordDataset):
         StorageError: It cannot be read.
     """
 
-    split = split_file = config = uuid = None  # a file has no documents
-    has_documents = False
-    has_store = True
-
     def __init__(self, ref: DatasetRef) -> None:
         opened = open_record_path(data_path(ref.path))
-        super().__init__(ref, opened.storage, {opened.name: len(opened)})
-        self.path = opened.storage.path(opened.name)
+        storage, counts = opened.storage, {opened.name: len(opened)}
+        open_index = partial(_index_of_file, opened, counts)
+        super().__init__(NoDocuments(ref, storage, counts, open_index), counts, open_index, is_file=True)
+        self.path = storage.path(opened.name)
         self.file = opened.name
-        self._opened = opened
-
-    @cached_property
-    def records(self) -> RecordIndex:
-        layout = layout_of(self.storage, self.shard_counts, opened=self._opened)
-        uuid = f"{zlib.crc32(repr(layout.shards).encode()):08x}"
-        return RecordIndex(self.storage, uuid, layout, opened=self._opened)
-
-    def loaded_part(self, split_part: str) -> str:
-        return split_part
 
     def full_key(self, sample: int) -> str:
         return str(sample)
@@ -132,24 +108,10 @@ class SingleFile(RecordDataset):
     def place_of(self, sample: int) -> str:
         return f"{self.ref.path}, sample {sample}"
 
-    def checksum(self, runs: Sequence[IntArray], start: int) -> int:  # noqa: ARG002 - the file is the split part
-        return zlib.crc32(self._opened.fingerprint(), start)
 
-    def no_samples(self, split_part: str, *, is_subset: bool, filter_name: str | None) -> EmptyDatasetError:  # noqa: ARG002
-        what = "the subset of this file" if is_subset else "this file"
-        kept = "" if filter_name is None else f" that the filter {filter_name!r} keeps"
-        hint = "widen the subset, or remove the file from the mix"
-        return EmptyDatasetError(f"{what} has no samples{kept}", at=self.ref.path, hint=hint)
-
-    def column_names(self) -> list[str]:
-        return []
-
-    def samples_of_part(self, split_part: str, *, excluded_shards: bool = False) -> list[range]:  # noqa: ARG002
-        """Return all samples: a file without a split serves as every split part, as in training."""
-        return [range(len(self.records))]
-
-    def open_filter(self, name: str) -> FilterRows:
-        return open_file_filter(self.storage, self.file, name, len(self.records))
+def _index_of_file(opened: RecordFile, shard_counts: Mapping[str, int]) -> RecordIndex:
+    layout = layout_of(opened.storage, shard_counts, opened=opened)
+    return RecordIndex(opened.storage, f"{zlib.crc32(repr(layout.shards).encode()):08x}", layout, opened=opened)
 
 
 def as_bytes(value: Any) -> bytes:

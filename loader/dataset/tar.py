@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ..cached_property import cached_property
+from ..errors import ConfigError
 from ..format.index.current import current_index
 from ..format.index.dataset_index import DatasetIndex, PartLocation
 from ..format.index.fresh_shard import open_fresh_shard
@@ -12,29 +13,34 @@ from ..format.index.layout import ShardEntry
 from ..format.index.locations import SampleLocator
 from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadataReader
-from ..storage import ReadableFile
-from .dataset import Dataset, PartPlace
+from ..storage import ReadableFile, Storage
+from .dataset import Dataset, DatasetTraits, PartPlace
+from .documents import Documents
 
 
 class TarDataset(Dataset):
     """A prepared folder of tar shards."""
 
-    format = "webdataset"
-
-    @property
-    def index(self) -> DatasetIndex:
-        """The index of all samples."""
-        return self.tar_index
+    def __init__(
+        self,
+        documents: Documents,
+        shard_counts: Mapping[str, int],
+        open_index: Callable[[], DatasetIndex],
+        *,
+        rechecks: bool = False,
+    ) -> None:
+        traits = DatasetTraits("webdataset", is_fetched=documents.storage.checks_versions)
+        super().__init__(documents, traits, shard_counts, rechecks=rechecks)
+        self._open_index = open_index
 
     @cached_property
-    def tar_index(self) -> DatasetIndex:
-        index = current_index(self.storage, self.shard_counts)
-        if index is not None:
-            index.check_sizes() if self._reads_samples else index.check()
-            return index
-        from ..format.compat.foreign_index import build_foreign_index  # loads SQLite, which few datasets need
+    def index(self) -> DatasetIndex:
+        """The index of all samples, with parts and keys; built at the first use if another tool prepared the dataset.
 
-        return build_foreign_index(self.storage, self.shard_counts)
+        Raises:
+            FormatError: The index is damaged.
+        """
+        return self._open_index()
 
     @cached_property
     def media(self) -> MediaMetadataReader:
@@ -86,17 +92,49 @@ class TarDataset(Dataset):
             max_json_bytes=max_json_bytes,
         )
 
-    @property
-    def is_fetched(self) -> bool:
-        return self.storage.checks_versions
-
     def locator(self, wanted: Callable[[str], bool]) -> SampleLocator:
-        index = self.tar_index
-        return SampleLocator(index, [name for name in index.part_names if wanted(name)])
+        return SampleLocator(self.index, [name for name in self.index.part_names if wanted(name)])
 
     def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, bytes]:
         locations = [part for part in self.locations(sample) if wanted(part.name)]
         return read_sample(file, locations, shard=self.storage.path(self.index.shard_of(sample).name))
 
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
-        return open_fresh_shard(self.storage, self.tar_index, shard)
+        return open_fresh_shard(self.storage, self.index, shard)
+
+
+def open_tar_index(storage: Storage, shard_counts: dict[str, int], *, reads_samples: bool = False) -> DatasetIndex:
+    """Open the index of tar shards; build it if another tool prepared the dataset.
+
+    Args:
+        storage: The folder of the shards.
+        shard_counts: The shards in order, with their numbers of samples.
+        reads_samples: The index is read sample by sample: columns are mapped at their first use.
+
+    Raises:
+        FormatError: The index is damaged.
+    """
+    index = current_index(storage, shard_counts)
+    if index is not None:
+        index.check_sizes() if reads_samples else index.check()
+        return index
+    from ..format.compat.foreign_index import build_foreign_index  # loads SQLite, which few datasets need
+
+    return build_foreign_index(storage, shard_counts)
+
+
+def tar_index(dataset: Dataset) -> DatasetIndex:
+    """Return the index of a dataset of tar shards.
+
+    Raises:
+        ConfigError: The shards are not tar files.
+        FormatError: The index is damaged.
+    """
+    if not isinstance(dataset, TarDataset):
+        raise ConfigError(
+            f"expected a dataset of tar shards, found one of {dataset.traits.format} files, whose samples have no "
+            "names to look up",
+            at=dataset.path,
+            hint="mix this dataset with others by a blend; for joins and auxiliary stores, pack it into tar shards",
+        )
+    return dataset.index

@@ -130,7 +130,8 @@ def carried_values(order: NewOrder) -> Iterator[CarriedValues]:
             try:
                 write: Write | str = f"{lacking[0]} has no such {kind.word}" if lacking else kind.read(order, name)
             except EnergonError as error:
-                write = error.message
+                write = error.message.replace(f"the record of {kind.word} {name!r}", "its record")
+                write = write.replace(f"{kind.word} {name!r}", "it", 1)  # the warning begins with the name
             yield CarriedValues(kind, name, write)
 
 

@@ -21,6 +21,7 @@ from ..dataset.exclusions.journal import Exclusion, ExclusionFiles
 from ..dataset.opening import dataset_at
 from ..dataset.query import SampleQuery
 from ..dataset.records import SingleFile
+from ..dataset.split_parts import excluded_samples, open_filter
 from ..errors import ConfigError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.nv_meta import FOLDER
@@ -143,7 +144,7 @@ def _report(
         already=plan.already,
         remaining=plan.remaining,
         examples=tuple(examples[:_MAX_SHOWN]),
-        file=folder.split_file or "" if request.filter is None else request.filter,
+        file=folder.documents.split_file or "" if request.filter is None else request.filter,
         dry_run=request.dry_run,
         lacks=one.lacks,
     )
@@ -332,13 +333,14 @@ def list_exclusions(ref: DatasetRef | str) -> list[ListedExclusions]:
 def _listed(one: OpenDataset) -> ListedExclusions:
     folder, files = one.folder, ExclusionFiles.of(one.folder)
     journal = files.read_journal()
-    listed = folder.split.exclude if folder.split else ()
+    split = folder.documents.split
+    listed = split.exclude if split else ()
     known = {name for entry in journal for name in entry.names}
     return ListedExclusions(
         path=one.dataset.path,
         exclusions=journal,
-        shards=tuple(sorted(folder.split.excluded_shards())) if folder.split else (),
-        samples=len(folder.excluded_samples()) if folder.split else 0,
+        shards=tuple(sorted(split.excluded_shards())) if split else (),
+        samples=len(excluded_samples(folder)) if split else 0,
         others=tuple(name for name in listed if name not in known),
-        filters={name: len(folder.open_filter(name)) for name in files.filter_names()},
+        filters={name: len(open_filter(folder, name)) for name in files.filter_names()},
     )

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
+from ..dataset.split_parts import excluded_samples, open_filter, runs_of_part
 from ..dataset.unprepared.scan import scan_tars
 from ..dataset.unprepared.tar_folder import find_tars, is_unprepared
 from ..errors import EnergonError
@@ -73,17 +74,17 @@ def path_facts(
 def dataset_facts(dataset: Dataset) -> dict[str, Any]:
     """Return the facts about a prepared folder of shards."""
     index = dataset.index
-    config = dataset.config
+    config = dataset.documents.config
     facts: dict[str, Any] = {
         "path": dataset.path,
-        "type": "webdataset" if dataset.records is None else dataset.records.format,
+        "type": dataset.traits.format,
         "samples": sum(dataset.shard_counts.values()),
         "shards": len(dataset.shard_counts),
         "bytes": sum(shard.size_bytes for shard in index.shards),
     }
     facts |= _config_facts(config)
-    facts["splits"] = _split_facts(dataset, dataset.split)
-    facts["excluded"] = _excluded_facts(dataset.split)
+    facts["splits"] = _split_facts(dataset, dataset.documents.split)
+    facts["excluded"] = _excluded_facts(dataset.documents.split)
     facts["filters"] = _filter_facts(dataset)
     facts["sample_columns"] = _column_facts(dataset)
     facts["parts"] = _part_facts(index)
@@ -93,7 +94,7 @@ def dataset_facts(dataset: Dataset) -> dict[str, Any]:
     facts["index"] = {"uuid": index.uuid, **_freshness(dataset.storage, index)}
     facts["duplicate_keys"] = index.layout.duplicate_keys
     facts["unfinished"] = left_sentence(dataset.storage)
-    if dataset.records is None:
+    if not dataset.traits.are_records:
         facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
     return facts
 
@@ -139,7 +140,7 @@ def _filter_facts(dataset: Dataset) -> list[dict[str, Any]]:
     facts: list[dict[str, Any]] = []
     for name in filter_names(dataset.storage):
         try:
-            facts.append({"name": name, "samples": len(dataset.open_filter(name)), "fault": None})
+            facts.append({"name": name, "samples": len(open_filter(dataset, name)), "fault": None})
         except EnergonError as error:
             facts.append({"name": name, "samples": None, "fault": error.message})
     return facts
@@ -147,7 +148,7 @@ def _filter_facts(dataset: Dataset) -> list[dict[str, Any]]:
 
 def _column_facts(dataset: Dataset) -> list[dict[str, Any]]:
     facts: list[dict[str, Any]] = []
-    for name in dataset.column_names():
+    for name in dataset.documents.column_names():
         try:
             record = open_column(dataset.storage, dataset.index, name).record
             facts.append({"name": name, "of": record.description, "unit": record.unit, "fault": None})
@@ -183,18 +184,18 @@ def _split_facts(dataset: Dataset, split: SplitConfig | None) -> list[dict[str, 
     shard_counts = dataset.shard_counts
     total = sum(shard_counts.values())
     excluded_shards = split.excluded_shards()
-    excluded_samples = split.excluded_samples()
+    excluded_keys = split.excluded_samples()
     facts = []
     for name, shards in split.split_parts.items():
         kept = [shard for shard in shards if shard not in excluded_shards]
         if name in split.sample_ranges or name in split.sample_filters:
-            excluded = dataset.excluded_samples()
+            excluded = excluded_samples(dataset)
             samples = sum(
                 len(some) - int(excluded.searchsorted(some.stop) - excluded.searchsorted(some.start))
-                for some in dataset.runs_of_part(name)
+                for some in runs_of_part(dataset, name)
             )
         else:
-            samples = sum(shard_counts.get(shard, 0) - len(excluded_samples.get(shard, ())) for shard in kept)
+            samples = sum(shard_counts.get(shard, 0) - len(excluded_keys.get(shard, ())) for shard in kept)
         facts.append(
             {"name": name, "shards": len(kept), "samples": samples, "share": samples / total if total else 0.0}
         )

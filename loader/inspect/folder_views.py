@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at
 from ..dataset.records import SingleFile
+from ..dataset.split_parts import runs_of_part
 from ..dataset.unprepared.scan import UnpreparedDataset, scan_first_samples, scan_tars
 from ..dataset.unprepared.tar_folder import TarFolder, find_tars
 from ..errors import ConfigError, EnergonError
@@ -100,7 +101,7 @@ def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
         return _with_key(dataset, request.key, at=dataset.path)
     if request.split_parts is None:
         return Selection([range(len(dataset.index))], seed=request.seed)
-    ranges = [some for name in request.split_parts for some in dataset.runs_of_part(name)]
+    ranges = [some for name in request.split_parts for some in runs_of_part(dataset, name)]
     return Selection(ranges, seed=request.seed)
 
 

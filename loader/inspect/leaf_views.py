@@ -12,6 +12,7 @@ import numpy as np
 from ..cached_property import cached_property
 from ..dataset.join import JoinedDataset
 from ..dataset.opening import dataset_at
+from ..dataset.split_parts import filter_of_part, rows_of_part, samples_of_part
 from ..errors import EnergonError, TrustError
 from ..format.documents.subset import resolve_subset
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
@@ -53,11 +54,11 @@ class _Samples:
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = dataset_at(leaf.ref)
-        part = self._folder.loaded_part(leaf.split_part)
-        ranges = self._folder.samples_of_part(part, excluded_shards=True)
-        self._filter = self._folder.filter_of_part(part, leaf.filter)
+        part = self._folder.documents.loaded_part(leaf.split_part)
+        ranges = samples_of_part(self._folder, part, excluded_shards=True)
+        self._filter = filter_of_part(self._folder, part, leaf.filter)
         if self._filter is not None:
-            ranges = self._folder.rows_of_part(self._filter, part)
+            ranges = rows_of_part(self._folder, self._filter, part)
         start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
         self._ranges = _cut(ranges, start, stop)
         self._numbers = Selection(self._ranges)

@@ -154,7 +154,7 @@ def exclude_broken(ref: DatasetRef | str, report: LintReport) -> ExcludedSamples
 
     dataset = folder_at(ref)
     samples = exclude_broken_samples(dataset, report.findings, checked=report.samples)
-    return ExcludedSamples(samples=samples, file=dataset.split_file or dataset.ref.split_file)
+    return ExcludedSamples(samples=samples, file=dataset.documents.split_file or dataset.ref.split_file)
 
 
 def exclusion_advice(request: LintRequest, report: LintReport) -> list[ExclusionAdvice]:
@@ -222,7 +222,7 @@ def samples_to_exclude(dataset: Dataset, findings: Iterable[Finding], *, checked
         ConfigError: The split file is missing or invalid, or no checked sample would remain.
     """
     storage = dataset.storage
-    known = set(dataset.required_split().exclude)
+    known = set(dataset.documents.required_split().exclude)
     broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]
     added = [sample for sample in dict.fromkeys(broken) if sample not in known]
     if not added:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..accounting.kinds import TORCH
 from ..accounting.large_parts import SHOWN_JSON_BYTES
 from ..dataset.dataset import Dataset
+from ..dataset.split_parts import is_excluded
 from ..errors import EnergonError, TrustError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import is_own_module
@@ -102,7 +103,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
         request: The ``trust_code`` of its reference decides if code of the dataset may run.
         crude_too: Also build crude samples, of decoded parts, for a joiner.
     """
-    config = dataset.config
+    config = dataset.documents.config
     if (config is None or config.crude) and not crude_too:
         return None
     if request.on_decode is not None:
@@ -114,7 +115,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
             config,
             meta_folder=EPath(dataset.storage.path(FOLDER)),
             dataset_path=EPath(dataset.storage.path("")),
-            decoder=view_decoder(config) if dataset.records is None or dataset.records.decodes else None,
+            decoder=None if dataset.traits.holds_values else view_decoder(config),
             trust_code=request.ref.trust_code,
         )
     except TrustError as error:
@@ -227,7 +228,7 @@ def untrusted_note(shown: str, error: TrustError) -> str:
 def _is_excluded(dataset: Dataset, number: int) -> bool:
     """Return True if the split file excludes a sample."""
     try:
-        return dataset.is_excluded(number)
+        return is_excluded(dataset, number)
     except EnergonError:
         return False  # preview does not need the split file: lint reports its faults
 

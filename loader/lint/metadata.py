@@ -10,6 +10,7 @@ from itertools import islice
 import numpy as np
 
 from ..dataset.dataset import Dataset
+from ..dataset.split_parts import open_filter, samples_of_part
 from ..dataset.unprepared.tar_index import TarIndex
 from ..errors import ConfigError, EnergonError, StorageError
 from ..format.compat.sqlite_index import open_sqlite
@@ -44,7 +45,7 @@ def _config_findings(code: str, error: ConfigError) -> Iterator[Finding]:
 def check_config(dataset: Dataset) -> Iterator[Finding]:
     """Check that ``dataset.yaml`` exists and is valid."""
     try:
-        if dataset.config is None:
+        if dataset.documents.config is None:
             message = (
                 "there is no dataset.yaml, so samples are crude: use cookers in training, or run energon prepare "
                 "--sample-type … --field-map …"
@@ -65,7 +66,7 @@ def check_filters(dataset: Dataset) -> Iterator[Finding]:
     """Check every filter of the dataset, row by row."""
     for name in filter_names(dataset.storage):
         try:
-            dataset.open_filter(name).check()
+            open_filter(dataset, name).check()
         except EnergonError as error:
             yield Finding(code="E206", message=error.message)
 
@@ -76,7 +77,7 @@ def check_filters(dataset: Dataset) -> Iterator[Finding]:
 def check_split(dataset: Dataset) -> Iterator[Finding]:
     """Check the split against the shards of the dataset and those on disk."""
     try:
-        split = dataset.split
+        split = dataset.documents.split
     except ConfigError as error:
         yield from _config_findings("E002", error)
         return
@@ -96,7 +97,7 @@ def check_split(dataset: Dataset) -> Iterator[Finding]:
             if shard not in dataset.shard_counts:
                 yield Finding(code="E202", message=f"split part {part!r} names this shard", shard=shard)
         try:
-            dataset.samples_of_part(part)
+            samples_of_part(dataset, part)
         except ConfigError as error:
             yield Finding(code="E002", message=f"sample_ranges.{part}: {error.message}")
     for part, name in split.sample_filters.items():
@@ -115,7 +116,7 @@ def _do_parts_overlap(dataset: Dataset, split: SplitConfig, one: str, other: str
 
 def _do_filters_overlap(dataset: Dataset, one: str, other: str) -> bool:
     try:
-        return len(dataset.open_filter(one).intersect(dataset.open_filter(other))) > 0
+        return len(open_filter(dataset, one).intersect(open_filter(dataset, other))) > 0
     except EnergonError:
         return False  # reported with the filter
 

@@ -90,7 +90,7 @@ class RecordShardLint:
 
     def _faulty_samples(self, shard: ShardEntry, check: SampleCheck) -> Iterator[Finding]:
         try:
-            excluded = self._dataset.split.excluded_samples() if self._dataset.split else {}
+            excluded = self._dataset.documents.split.excluded_samples() if self._dataset.documents.split else {}
         except ConfigError:
             excluded = {}  # reported with the metadata
         file = open_record_file(self._dataset.storage, shard.name)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from ..accounting.part_sets import PartSets
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
+from ..dataset.tar import tar_index
 from ..errors import ConfigError, EnergonError, FormatError, StorageError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
@@ -96,13 +97,13 @@ class _Lint(RunningLint):
         self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
         with suppress(EnergonError):  # a damaged column is reported by the check of its shards
             self.part_sets = dataset.index.part_sets()
-        if dataset.records is not None:
+        if dataset.traits.are_records:
             self._check_records(dataset)
             return
         sqlite_findings = list(check_sqlite(dataset))
         self.add([*check_left_files(dataset)])
         self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
-        self.add([*check_duplicate_keys(dataset.tar_index), *check_part_names(dataset.tar_index)])
+        self.add([*check_duplicate_keys(tar_index(dataset)), *check_part_names(tar_index(dataset))])
         shards = _shards_to_check(dataset, plan.split_parts)
         check = self._sample_check(dataset)
         self.media_note = media_note(dataset.index.part_names, plan.level, check)
@@ -157,7 +158,7 @@ class _Lint(RunningLint):
         plan = self._plan
         if plan.level != "decode" or plan.make_sample_check is None:  # a plan for level decode has one
             return None
-        check = plan.make_sample_check(_readable_config(dataset), dataset.meta_folder)
+        check = plan.make_sample_check(_readable_config(dataset), dataset.documents.folder)
         unchecked = getattr(check, "unchecked", None)
         if unchecked:
             self.add([Finding(code="W009", message=unchecked)])
@@ -166,7 +167,7 @@ class _Lint(RunningLint):
 
 def _readable_config(dataset: Dataset) -> DatasetConfig | None:
     try:
-        return dataset.config
+        return dataset.documents.config
     except ConfigError:
         return None  # reported by check_config
 
@@ -177,7 +178,7 @@ def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> l
     Without a readable split, split parts have no shards.
     """
     try:
-        split = dataset.split
+        split = dataset.documents.split
     except ConfigError:
         split = None  # reported by check_split
     excluded = split.excluded_shards() if split else frozenset()
@@ -195,7 +196,7 @@ def _unknown_parts(dataset: Dataset, names: Sequence[str]) -> ConfigError | None
         None if all are known, or if the split is missing or invalid, which is a finding.
     """
     try:
-        split = dataset.split
+        split = dataset.documents.split
     except ConfigError:
         return None
     unknown = [name for name in names if split and name not in split.split_parts]

@@ -13,6 +13,7 @@ from typing import Any, overload
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
+from ..dataset.tar import tar_index
 from ..errors import ConfigError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.layout import ShardEntry
@@ -97,7 +98,7 @@ class LintChecker:
     @cached_property
     def _excluded(self) -> Mapping[str, frozenset[str]]:
         try:
-            return self._dataset.split.excluded_samples() if self._dataset.split else {}
+            return self._dataset.documents.split.excluded_samples() if self._dataset.documents.split else {}
         except ConfigError:
             return {}
 
@@ -107,12 +108,12 @@ class LintChecker:
         if task.samples is not None:
             keys = map(self._dataset.index.key, task.samples)
             kept = [sample for sample, key in zip(task.samples, keys, strict=True) if key not in excluded]
-            index = self._dataset.tar_index
+            index = tar_index(self._dataset)
             findings = list(self._samples.findings(self._dataset.storage, index, task.shard, kept))
             return CheckedTask(findings, take_pictures(self._samples.check), self._samples.count_media(index, kept))
         found = check_shard(
             self._dataset.storage,
-            self._dataset.tar_index,
+            tar_index(self._dataset),
             task.shard,
             self._config,
             read_bytes=self._plan.level == "bytes",

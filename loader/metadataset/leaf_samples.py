@@ -10,6 +10,7 @@ from functools import cache
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
+from ..dataset.split_parts import excluded_samples, filter_of_part, rows_of_part, samples_of_part, shards_of_part
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file
@@ -45,10 +46,10 @@ class LeafCounter:
             whole, folder = self._records(leaf.path, leaf.filter), None
         else:
             folder = self._folder(leaf.ref)
-            part = folder.loaded_part(leaf.split_part)
+            part = folder.documents.loaded_part(leaf.split_part)
             leaf = replace(leaf, request=replace(leaf.request, split_part=part))
             kept = self._filter(folder, leaf.split_part, leaf.filter)
-            if folder.split is not None and leaf.split_part in folder.split.sample_ranges:
+            if folder.documents.split is not None and leaf.split_part in folder.documents.split.sample_ranges:
                 return _count_in_ranges(folder, kept, leaf)
             whole = sum(
                 samples if kept is None else len(kept.rows_of(name))
@@ -62,7 +63,7 @@ class LeafCounter:
                 count -= _count_excluded(folder, leaf.split_part, start, stop, whole)
             else:
                 rows = (kept.rows_of(name) for name, _ in _shards(folder, leaf.split_part))
-                count -= _count_within(kept.find(folder.excluded_samples()), rows, start, stop)
+                count -= _count_within(kept.find(excluded_samples(folder)), rows, start, stop)
         if count <= 0:
             raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
         return count
@@ -87,7 +88,7 @@ class LeafCounter:
 
 
 def _open_filter(folder: Dataset, split_part: str, name: str | None) -> FilterRows | None:
-    return folder.filter_of_part(split_part, name)
+    return filter_of_part(folder, split_part, name)
 
 
 def _count_records(path: str, kept: str | None) -> int:
@@ -97,13 +98,13 @@ def _count_records(path: str, kept: str | None) -> int:
 
 def _shards(folder: Dataset, split_part: str) -> list[tuple[str, int]]:
     """Return the shards of a split part with their numbers of samples; excluded samples count, as in subsets."""
-    shards = folder.shards_of_part(split_part)
+    shards = shards_of_part(folder, split_part)
     return [(name, folder.shard_counts[name]) for name in shards if name in folder.shard_counts]
 
 
 def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, whole: int) -> int:
     """Count the excluded samples within a subset: samples ``start`` to ``stop`` of ``whole``."""
-    split = folder.split
+    split = folder.documents.split
     if split is None or not split.exclude:
         return 0
     shards, keys = split.excluded_shards(), split.excluded_samples()
@@ -126,9 +127,9 @@ def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, who
 def _count_in_ranges(folder: Dataset, kept: FilterRows | None, leaf: LeafPlan) -> int:
     """Count the samples of a part that has ranges of its shards; this opens the index."""
     if kept is None:
-        ranges, excluded = folder.samples_of_part(leaf.split_part, excluded_shards=True), folder.excluded_samples()
+        ranges, excluded = samples_of_part(folder, leaf.split_part, excluded_shards=True), excluded_samples(folder)
     else:
-        ranges, excluded = folder.rows_of_part(kept, leaf.split_part), kept.find(folder.excluded_samples())
+        ranges, excluded = rows_of_part(folder, kept, leaf.split_part), kept.find(excluded_samples(folder))
     start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
     count = stop - start - _count_within(excluded, ranges, start, stop)
     if count <= 0:

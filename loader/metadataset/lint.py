@@ -267,10 +267,10 @@ def _work(ref: DatasetRef, parts: tuple[str, ...], level: str) -> _Work:
         return _Work(split_parts=None, total=1)
     try:
         folder = folder_at(ref)
-        split = folder.split.split_parts if folder.split else {}
+        split = folder.documents.split.split_parts if folder.documents.split else {}
     except EnergonError:
         return _Work(split_parts=None, total=1)  # its lint reports the fault
-    known = tuple(part for part in dict.fromkeys(map(folder.loaded_part, parts)) if part in split)
+    known = tuple(part for part in dict.fromkeys(map(folder.documents.loaded_part, parts)) if part in split)
     counts = [folder.shard_counts.get(shard, 0) for part in known for shard in split[part]]
     return _Work(split_parts=known, total=sum(counts) if level == "decode" else len(counts))
 

@@ -38,7 +38,7 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
 
     def _names(self) -> list[str]:
         """Return the columns that all datasets have."""
-        names = [leaf.first.column_names() for leaf, _ in self.indexes()]
+        names = [leaf.first.documents.column_names() for leaf, _ in self.indexes()]
         return [name for name in names[0] if all(name in some for some in names)] if names else []
 
     def __len__(self) -> int:

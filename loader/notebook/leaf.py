@@ -15,6 +15,7 @@ from ..dataset.query import SampleQuery, find_samples, samples_of_keys
 from ..dataset.records import as_bytes
 from ..errors import SampleError
 from ..format.documents.providers import format_of
+from ..format.records.folder_index import RecordIndex
 from ..pipeline.reading.dataset_source import DatasetSource
 from ..pipeline.reading.source import Source
 from ..stores.file_store import MissingFileError
@@ -78,7 +79,7 @@ class Leaf:
     @property
     def first(self) -> Dataset:
         """The dataset, of a join the first member: it has the keys, columns and filters."""
-        return self.source.folder.first
+        return self.source.first
 
     def find(self, query: SampleQuery) -> IntArray:
         """Return the samples, or rows, whose sample in the first dataset a query chooses; ascending.
@@ -86,12 +87,12 @@ class Leaf:
         Raises:
             ConfigError: There is no such split part, value or filter, or the condition is invalid.
         """
-        return self.source.folder.with_first(find_samples(self.first, query))
+        return self.source.with_first(find_samples(self.first, query))
 
     def find_keys(self, keys: Sequence[str]) -> dict[str, IntArray]:
         """Return the samples, or rows, of each key, ascending; a key may also be the name of a shard."""
         by_key = samples_of_keys(self.first, keys)
-        return {key: self.source.folder.with_first(np.asarray(some, np.int64)) for key, some in by_key.items()}
+        return {key: self.source.with_first(np.asarray(some, np.int64)) for key, some in by_key.items()}
 
     def parts(self, index: int, names: Sequence[str] | None = None) -> dict[str, bytes]:
         """Read parts of a sample or row, as bytes.
@@ -143,8 +144,8 @@ def _location(dataset: Dataset, number: int) -> SampleLocation:
 
 def _ranges(dataset: Dataset, number: int) -> dict[str, PartRange]:
     """Return the ranges of parts; of a line or a document, its own; of the values of a row, only their sizes."""
-    if dataset.records is not None:
-        found = dataset.records.locate(np.array([number]))
+    if isinstance(dataset.index, RecordIndex):
+        found = dataset.index.locate(np.array([number]))
         if found.size_bytes[0] >= 0:
             return {found.part_name[0]: PartRange(offset=int(found.start[0]), size_bytes=int(found.size_bytes[0]))}
     return {part.name: PartRange(offset=part.offset, size_bytes=part.size_bytes) for part in dataset.parts(number)}

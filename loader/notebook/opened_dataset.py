@@ -111,8 +111,8 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
         try:
             # Raise errors of the index, and of documents that the caller names, here.
             _ = source.samples
-            _ = request.ref.dataset_config and source.folder.config
-            _ = request.ref.split_config and source.folder.split
+            _ = request.ref.dataset_config and source.folder.documents.config
+            _ = request.ref.split_config and source.folder.documents.split
             return _Opened((Leaf(source),))
         except StorageError:
             if not is_unprepared(request.ref.storage(), request.ref):
@@ -279,7 +279,7 @@ class OpenedDataset(NumberedSamples[Any]):
                 low, high = self._chosen.searchsorted((first, first + source.samples))
                 positions = self._chosen[low:high]
             _, indexes = self._reader.picking.locate(positions) if len(positions) else (None, positions)
-            yield leaf, leaf.source.folder.numbers(indexes)[:, 0] if len(indexes) else indexes
+            yield leaf, leaf.source.first_numbers(indexes) if len(indexes) else indexes
 
     # ---------------------------------------------------------------------------------------------------- samples
 
@@ -383,13 +383,13 @@ class OpenedDataset(NumberedSamples[Any]):
         """
         if is_metadataset(self.path):
             return list(dict.fromkeys(str(leaf.split) for leaf in self._leaves))
-        split = self._leaves[0].first.split
+        split = self._leaves[0].first.documents.split
         return [] if split is None else list(split.split_parts)
 
     @property
     def part_names(self) -> list[str]:
         """Names of the parts that samples may have; in a join, after the name of the member and a slash."""
-        return list(dict.fromkeys(name for leaf in self._leaves for name in leaf.source.folder.part_names))
+        return list(dict.fromkeys(name for leaf in self._leaves for name in leaf.source.part_names))
 
     @property
     def columns(self) -> Columns:

@@ -8,8 +8,11 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import numpy as np
 import pytest
 
 from energon_cli.main import main
+from loader import open_dataset
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 
 pytestmark = [
@@ -112,6 +116,24 @@ def test_the_grid_shows_thumbnails_and_the_url_loses_its_token(browser: Any) -> 
     wait(lambda: loaded_pictures(browser) >= 20)
     assert "token" not in browser.current_url
     assert "62 samples" in wait(lambda: run(browser, "document.getElementById('status').textContent"))
+
+
+def test_a_page_of_a_notebook_shows_samples_in_the_frame(browser: Any, dataset: Path, tmp_path: Path) -> None:
+    frame = open_dataset(dataset).browse(height=500)
+    page = tmp_path / "notebook.html"
+    page.write_text(f"<!doctype html><meta charset=utf-8><h1>Notebook</h1>{frame._repr_html_()}")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as notebook:
+        threading.Thread(target=notebook.serve_forever, daemon=True).start()
+        for host in ("localhost", "127.0.0.1"):
+            browser.get(f"http://{host}:{notebook.server_port}/notebook.html")
+            browser.switch_to.frame(wait(lambda: browser.find_elements("tag name", "iframe"))[0])
+            wait(lambda: loaded_pictures(browser) >= 5)
+            assert "62 samples" in wait(lambda: run(browser, "document.getElementById('status').textContent"))
+            assert run(browser, "location.hostname") == host
+            browser.switch_to.default_content()
+        notebook.shutdown()
+    frame.close()
 
 
 def test_each_thumbnail_is_requested_once_and_none_is_given_up(browser: Any) -> None:

@@ -27,8 +27,8 @@ def test_reshard_writes_a_dataset_and_says_so(energon: RunEnergon, folder: Path,
     assert done.code == 0, done.err
     assert "note: wrote 12 samples in 2 shards, " in done.err
     opened = folder_at(tmp_path / "new")
-    assert opened.split is not None
-    assert [*opened.split.split_parts] == [*folder_at(folder).split.split_parts]  # type: ignore[union-attr]
+    assert opened.documents.split is not None
+    assert [*opened.documents.split.split_parts] == [*folder_at(folder).documents.split.split_parts]  # type: ignore[union-attr]
     assert opened.index.part_names == ("jpg", "txt")
     again = energon("reshard", folder, tmp_path / "new")
     assert again.code == 1

@@ -181,7 +181,7 @@ def test_columns_of_other_values_keep_their_names(dataset: Path, energon: RunEne
     done = energon("stats", dataset, "--write", "json[a.b],json[a][b],json[a.b]")
     assert "wrote column json_a_b: json[a.b]" in done.err
     assert "wrote column json_a_b_2: json[a][b]" in done.err
-    assert sorted(folder_at(dataset).column_names()) == ["json_a_b", "json_a_b_2"]
+    assert sorted(folder_at(dataset).documents.column_names()) == ["json_a_b", "json_a_b_2"]
 
 
 @pytest.mark.parametrize("name", ["json[label]", "json.label", "json_label", "label"])

@@ -61,7 +61,7 @@ def test_the_slurm_scripts_prepare_the_dataset(folder: Path) -> None:
     output = run(folder, submit)
     assert output.count("scanned part ") == PARTS
     assert len(folder_at(folder).index) == 30
-    assert folder_at(folder).split is not None
+    assert folder_at(folder).documents.split is not None
 
 
 def test_the_parts_of_the_first_example_are_scanned_and_merged(folder: Path) -> None:

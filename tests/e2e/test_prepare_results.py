@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from loader.dataset.opening import folder_at
+from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, FormatError
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
 from loader.format.prepare.run import run_prepare
@@ -133,7 +134,7 @@ every_inexpressible = pytest.mark.parametrize("shape", INEXPRESSIBLE)
 
 
 def excluded_of(folder: Path) -> tuple[str, ...]:
-    split = folder_at(folder).split
+    split = folder_at(folder).documents.split
     assert split is not None
     return split.exclude
 
@@ -536,7 +537,7 @@ def test_compat_files_go_when_they_can_no_longer_be_true(tmp_path: Path, shape: 
     for shard in dataset.index.shards:
         if f"{shard.name}.idx" in left:
             offsets = np.fromfile(tmp_path / f"{shard.name}.idx", "<u8")
-            firsts = [dataset.tar_index.parts(sample)[0].offset - 512 for sample in dataset.index.samples_of(shard)]
+            firsts = [tar_index(dataset).parts(sample)[0].offset - 512 for sample in dataset.index.samples_of(shard)]
             assert offsets.tolist()[:-1] == firsts
 
 

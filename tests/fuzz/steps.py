@@ -23,6 +23,7 @@ from loader import (
 )
 from loader.av import AVDecoder
 from loader.dataset.opening import folder_at
+from loader.dataset.tar import tar_index
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from loader.stores.aux_store import open_aux_store
 from loader.training.states.files import read_state_file
@@ -170,7 +171,7 @@ def look_up(name: str) -> Step:
 
     def run(folder: Path) -> str:
         dataset = folder_at(folder / name)
-        index = dataset.tar_index
+        index = tar_index(dataset)
         for sample in range(min(len(index), 20)):
             with suppress(EnergonError):
                 index.parts(sample)

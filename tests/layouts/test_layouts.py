@@ -18,6 +18,7 @@ from loader.accounting import Account
 from loader.convert.importing import ImportPlan, PictureOptions, list_rows, run_import, write_trial
 from loader.convert.sources import SourceOptions, open_sources
 from loader.dataset.opening import folder_at
+from loader.dataset.split_parts import samples_of_part
 from loader.errors import EnergonError
 from loader.format.documents import sample_type_of_name
 from loader.inspect import choice_files, inspect_folder, open_choices, propose_choices
@@ -93,8 +94,8 @@ def contents_of_dataset(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     folder = folder_at(str(path))
     splits = {
         number: name
-        for name in (folder.split.split_parts if folder.split else ())
-        for samples in folder.samples_of_part(name)
+        for name in (folder.documents.split.split_parts if folder.documents.split else ())
+        for samples in samples_of_part(folder, name)
         for number in samples
     }
     has_splits = len({*splits.values()}) > 1

@@ -405,7 +405,7 @@ def test_a_dataset_yaml_of_megabytes_is_not_parsed(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "ds")
     (folder / ".nv-meta" / "dataset.yaml").write_bytes(b"a: b\n" * 300_000)
     with pytest.raises(ConfigError, match="has 1,500,000 bytes, more than the limit of 1,048,576"):
-        _ = folder_at(str(folder)).config
+        _ = folder_at(str(folder)).documents.config
 
 
 def test_a_metadataset_of_too_many_values_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

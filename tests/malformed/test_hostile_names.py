@@ -81,7 +81,7 @@ _ARGUMENTS: dict[str, Any] = {
 
 def split_with_an_unknown_key(folder: Path) -> object:
     (folder / ".nv-meta/split.yaml").write_text(f"{YAML_EVIL}: 1\nsplit_parts: {{}}\n")
-    return folder_at(folder).split
+    return folder_at(folder).documents.split
 
 
 def unknown_split_part(folder: Path) -> object:

@@ -19,6 +19,7 @@ import pytest
 import simplejpeg
 
 from loader.dataset.opening import folder_at
+from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, StorageError, WorkerError
 from loader.format.compat.sqlite_index import open_sqlite
 from loader.format.dataset_ref import DatasetRef
@@ -323,7 +324,7 @@ def test_progress_counts_up_to_the_total(pictures: Path, level: str, unit: str, 
 
 
 def test_only_the_chosen_split_parts_are_checked(pictures: Path) -> None:
-    split = folder_at(pictures).split
+    split = folder_at(pictures).documents.split
     assert split is not None
     parts = split.split_parts
     offset = offset_of(pictures, parts["val"][0], f"{500 * int(parts['val'][0][8]):05d}.jpg")
@@ -1016,7 +1017,7 @@ def test_keys_that_every_shard_has_cost_no_more_look_ups_than_others(
 
 def test_a_look_up_that_misses_one_of_many_equal_keys_is_found(tmp_path: Path) -> None:
     folder = write_same_keys(tmp_path, 5, 3)
-    index = folder_at(folder).tar_index
+    index = tar_index(folder_at(folder))
     row = index.key_sample.tolist().index(7)
     with (folder / ".nv-meta/index" / index_uuid(folder) / "key_sample.npy").open("r+b") as file:
         file.seek(-8 * (len(index) - row), os.SEEK_END)

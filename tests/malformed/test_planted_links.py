@@ -83,7 +83,7 @@ def test_a_pipe_in_the_place_of_a_file_is_told_at_once(tmp_path: Path, name: str
 
     def read() -> None:
         opened = folder_at(dataset)
-        _ = opened.index, opened.split
+        _ = opened.index, opened.documents.split
 
     with pytest.raises(StorageError, match="found a directory, pipe or device"):
         read()

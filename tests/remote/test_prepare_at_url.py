@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from loader.dataset.opening import folder_at
+from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
@@ -257,8 +258,8 @@ def test_a_dataset_that_is_opened_during_a_commit_is_the_old_one_or_the_new_one(
 
     def state() -> tuple[object, ...]:
         opened = folder_at(URL, reads_samples=reads_samples)
-        assert opened.split is not None
-        return opened.split.split_parts, opened.config, opened.tar_index.uuid
+        assert opened.documents.split is not None
+        return opened.documents.split.split_parts, opened.documents.config, tar_index(opened).uuid
 
     lock = threading.Lock()
 
@@ -310,7 +311,7 @@ NEW_FILES = described_as("new")
 def state(path: str) -> object:
     """Return what a reader finds: samples, split, sample type and index."""
     dataset = folder_at(path)
-    split, config = dataset.split, dataset.config
+    split, config = dataset.documents.split, dataset.documents.config
     dataset.close()
     return contents(path), split and split.split_parts, config and config.subflavors
 
@@ -428,7 +429,7 @@ def test_the_command_prepares_a_url_and_says_that_other_tools_need_compat(server
     assert result.returncode == 0, result.stderr
     assert "18 samples in 6 shards" in result.stdout
     assert "--compat" in result.stderr
-    assert folder_at(URL).config is not None
+    assert folder_at(URL).documents.config is not None
     result = run_command("--yes", "--compat", "--force-overwrite")
     assert result.returncode == 0, result.stderr
     assert (folder / ".nv-meta/index.sqlite").exists()

@@ -14,6 +14,7 @@ import pytest
 
 from loader import build_filter_index
 from loader.dataset.opening import folder_at
+from loader.dataset.split_parts import open_filter
 from loader.format.cluster.share import Part
 from loader.format.columns.column import open_column, write_column
 from loader.format.prepare.part import run_part
@@ -97,7 +98,7 @@ def test_filters_and_columns_move_with_their_shards_without_a_listing_or_a_statu
     assert open_column(now.storage, now.index, "number").values.tolist() == list(range(3, 3 * SHARDS))
     some = folder / ".nv-meta/filter_some.idx"
     assert np.fromfile(some, "<u8").tolist() == [1, 14]
-    assert len(now.open_filter("some")) == 2
+    assert len(open_filter(now, "some")) == 2
 
 
 def test_new_code_is_stored_before_the_commit_and_replaced_code_after_it(server: ObjectServer, folder: Path) -> None:

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from ...accounting import Account
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
+from ...dataset.split_parts import excluded_samples, runs_of_part
+from ...dataset.tar import tar_index
 from ...errors import ConfigError
 from ...format.documents.next_command import split_hint
 from ...format.documents.sample_types import SAMPLE_TYPES
@@ -107,7 +109,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         SampleError: Too many rows cannot be read.
     """
     folder = folder_at(plan.dataset)
-    split = folder.split
+    split = folder.documents.split
     if split is None or not any(split.split_parts.values()):
         raise ConfigError("this dataset has no split", at=folder.path, hint=split_hint(folder.path))
     inner = open_parts(plan.source, key_column=plan.key_column)
@@ -160,7 +162,7 @@ def _account_of(counted: MatchCount, written: Dataset) -> Account:
     account = Account()
     account.take("rows", counted.matched)
     account.take("parts", sum(counted.parts.values()))
-    account.take("bytes", sum(part.total_bytes for part in written.tar_index.layout.part_stats))
+    account.take("bytes", sum(part.total_bytes for part in tar_index(written).layout.part_stats))
     account.lose("rows", "L112", next(iter(counted.unused_rows), ""), count=counted.unused)
     return account
 
@@ -168,10 +170,10 @@ def _account_of(counted: MatchCount, written: Dataset) -> Account:
 def _used_samples(folder: Dataset) -> npt.NDArray[np.bool_]:
     """Return True for the samples that a split part has and that are not excluded, shape (n,)."""
     used = np.zeros(len(folder.index), np.bool_)
-    for part in folder.split.split_parts if folder.split else ():
-        for run in folder.runs_of_part(part):
+    for part in folder.documents.split.split_parts if folder.documents.split else ():
+        for run in runs_of_part(folder, part):
             used[run.start : run.stop] = True
-    used[folder.excluded_samples()] = False
+    used[excluded_samples(folder)] = False
     return used
 
 
@@ -180,7 +182,7 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: np
     if not counted.matched:
         raise ConfigError(
             f"no key of the {counted.unused:,} samples in {plan.source} is one of the dataset; the source has"
-            f" {', '.join(map(repr, counted.unused_rows)) or 'none'}, the dataset {folder.tar_index.key(0)!r}",
+            f" {', '.join(map(repr, counted.unused_rows)) or 'none'}, the dataset {tar_index(folder).key(0)!r}",
             at=folder.path,
             hint="name files, or rows by --key-column, after the keys that energon preview shows",
         )
@@ -191,14 +193,14 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: np
             at=folder.path,
             hint="pass --nonmatch skip, which skips them, or --nonmatch none, which leaves them without these parts",
         )
-    clashing = [name for name in counted.parts if name in folder.tar_index.part_names]
+    clashing = [name for name in counted.parts if name in tar_index(folder).part_names]
     if clashing and not plan.replace:
         raise ConfigError(
             f"the dataset has a part {clashing[0]!r} already",
             at=folder.path,
             hint=f"rename the new one: --rename {clashing[0]}=new.{clashing[0]}; or replace it: --replace",
         )
-    config = folder.config
+    config = folder.documents.config
     spec = SAMPLE_TYPES.get(config.sample_type or "") if config is not None else None
     if plan.joiner != _JOINER or spec is None or spec.crude:
         return

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
+from ...dataset.tar import tar_index
 from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.dataset_files import read_shard_info
@@ -188,7 +189,7 @@ class MatchedSource(Source):
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the matching rows in the order of the other source."""
-        index = folder_at(self.dataset).tar_index
+        index = tar_index(folder_at(self.dataset))
         for row in self.source.rows(listing):
             samples = _find(index, row.key)
             if not samples:
@@ -238,7 +239,7 @@ def count_matches(source: MatchedSource, folder: Dataset, *, scratch: str) -> Ma
     Raises:
         ConfigError: Two rows belong to the same sample, so which one is used would be arbitrary.
     """
-    index = folder.tar_index
+    index = tar_index(folder)
     has_parts = np.zeros(len(index), np.bool_)
     parts: dict[str, int] = {}
     matched, unused, shown = 0, 0, list[str]()

@@ -14,6 +14,7 @@ from ...accounting import Account
 from ...dataset.dataset import Dataset
 from ...dataset.query import SampleQuery
 from ...dataset.records import as_bytes
+from ...dataset.tar import tar_index
 from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.tar.names import decode_name, is_outside_name, printable, split_member_name
@@ -118,7 +119,7 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
         notes = tuple(f"no sample of {one.opened.dataset.path}: it has {one.lacks}" for one in chosen if one.lacks)
         folder = opened[0].folder
         is_whole = len(opened) == 1 and total == len(folder.index) and names is None
-        is_whole = is_whole and request.format == "webdataset" and not folder.records
+        is_whole = is_whole and request.format == "webdataset" and not folder.traits.are_records
         if is_whole and not outside_members(folder, account):
             size_bytes = copy_shards(folder, request.output, link=request.link, on_progress=on_progress)
             account.use("samples", total)
@@ -174,8 +175,8 @@ def _read(
             if len(chosen) > 1:
                 shard = one.opened.name if one.opened.dataset.is_file else f"{one.opened.name}/{shard}"
             parts = {name: as_bytes(value) for name, value in folder.read_parts(number, names).items()}
-            if names is None and not folder.records:
-                repeated = Counter(part.name for part in folder.tar_index.parts(number))
+            if names is None and not folder.traits.are_records:
+                repeated = Counter(part.name for part in tar_index(folder).parts(number))
                 for name in (name for name, count in repeated.items() if count > 1):
                     account.see("parts", repeated[name] - 1)
                     key = folder.index.full_key(number)
@@ -220,7 +221,7 @@ def outside_members(folder: Dataset, account: Account) -> bool:
         StorageError: A shard cannot be read.
     """
     has_outside = False
-    for shard in folder.tar_index.shards:
+    for shard in tar_index(folder).shards:
         with folder.open_shard(shard) as file:
             scan = TarScan(file.size_bytes, shard.name)
             names: list[bytes] = []
@@ -245,7 +246,7 @@ def copy_shards(
         FormatError: A shard has changed since it was indexed.
         StorageError: The folder has files, or cannot be written.
     """
-    index = folder.tar_index
+    index = tar_index(folder)
     how: ShardSource = "link" if link and isinstance(folder.storage, LocalStorage) else "copy"
     with NewOutput(output) as target:
         for shard in index.shards:

@@ -13,6 +13,7 @@ import yaml
 from ...accounting import Account
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
+from ...dataset.tar import tar_index
 from ...errors import ConfigError
 from ...format.documents.next_command import quoted
 from ...format.documents.split_config import SplitConfig, split_sample_name
@@ -45,7 +46,7 @@ class MergeInput:
     @property
     def index(self) -> DatasetIndex:
         """Its index."""
-        return self.folder.tar_index
+        return tar_index(self.folder)
 
     def new_name(self, shard: str) -> str:
         """Return the name of a shard in the new dataset."""
@@ -181,7 +182,7 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
     exclude: list[str] = []
     ranges: dict[str, tuple[MergeInput, SubsetRange | None]] = {}
     for one in inputs:
-        split = one.folder.required_split()
+        split = one.folder.documents.required_split()
         if split.sample_filters:
             raise ConfigError(
                 f"part {next(iter(split.sample_filters))!r} of this dataset has a filter; parts with filters cannot be"

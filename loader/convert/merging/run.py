@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ...accounting import Account
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
+from ...dataset.tar import tar_index
 from ...errors import ConfigError
 from ...format.carry import Carried, NewOrder, OldDataset
 from ...format.documents.split_config import format_split_config
@@ -152,9 +153,9 @@ def _save_scans(inputs: Sequence[MergeInput], storage: LocalStorage) -> dict[str
 def _write_tar_idx(inputs: Sequence[MergeInput], folder: Dataset, placed: Mapping[str, FileInfo]) -> None:
     """Write the ``.tar.idx`` files, without which megatron-energon cannot train; not for shards that need a scan."""
     sources = {name: (one, entry) for one in inputs for name, entry in one.entries.items()}
-    for shard in folder.tar_index.shards:
+    for shard in tar_index(folder).shards:
         one, entry = sources[shard.name]
-        offsets = folder.tar_index.sample_offsets(shard)
+        offsets = tar_index(folder).sample_offsets(shard)
         if not len(offsets) and shard.info == placed[shard.name]:
             offsets = shard_index_with_offsets(one.folder.storage, one.index, entry).sample_offsets
         if len(offsets):

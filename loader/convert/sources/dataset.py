@@ -13,6 +13,8 @@ from ...accounting import Account
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
+from ...dataset.split_parts import filter_of_part, samples_of_part
+from ...dataset.tar import tar_index
 from ...dataset.unprepared import find_tars, is_prepared
 from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
@@ -64,9 +66,9 @@ class DatasetSource(Source):
 
     def _prepared(self, account: Account) -> Iterator[Row]:
         folder = folder_at(self.ref)
-        index, storage = folder.tar_index, folder.storage
+        index, storage = tar_index(folder), folder.storage
         wanted = self._wanted(index.part_names)
-        splits = splits_of_samples(folder) if self.keeps_splits and folder.split else None
+        splits = splits_of_samples(folder) if self.keeps_splits and folder.documents.split else None
         for shard in index.shards:
             first, stop = shard.first_sample, shard.first_sample + shard.samples
             if self.samples is None:
@@ -184,12 +186,12 @@ def splits_of_samples(folder: Dataset) -> SampleSplits:
         ConfigError: The split file is invalid, or a filter that it names is missing.
         FormatError: Such a filter is damaged.
     """
-    names = tuple(folder.split.split_parts) if folder.split else ()
+    names = tuple(folder.documents.split.split_parts) if folder.documents.split else ()
     numbers = np.full(len(folder.index), -1, np.int64)
     overlapping = 0
     for number, name in enumerate(names):
-        kept = folder.filter_of_part(name)
-        for samples in folder.samples_of_part(name, excluded_shards=True):
+        kept = filter_of_part(folder, name)
+        for samples in samples_of_part(folder, name, excluded_shards=True):
             own = numbers[samples.start : samples.stop]
             is_member = True if kept is None else kept.keeps(np.arange(samples.start, samples.stop))
             overlapping += int((is_member & (own >= 0)).sum())

@@ -18,6 +18,8 @@ from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...dataset.query import Compute, DatasetValues, column_or_values, only_value
 from ...dataset.query.condition import Values
+from ...dataset.split_parts import excluded_samples, runs_of_part
+from ...dataset.tar import tar_index
 from ...errors import ConfigError, SampleError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName, read_value_names
@@ -88,10 +90,10 @@ def find_groups(
     index, collector = folder.index, _Collector()
     if expression is None:
         return Groups(np.arange(len(index)), [index.full_key(sample) for sample in range(len(index))])
-    if (expression == "key" or expression.startswith("key:")) and expression not in folder.column_names():
+    if (expression == "key" or expression.startswith("key:")) and expression not in folder.documents.column_names():
         pattern = _pattern(expression)
         for sample in range(len(index)):
-            match = pattern.search(folder.tar_index.key(sample))
+            match = pattern.search(tar_index(folder).key(sample))
             collector.add(match and (match[1] if pattern.groups else match[0]))
         return collector.finish()
     # Read values inside parts whole; what is measured is in a column, or computed.
@@ -121,7 +123,8 @@ def _inside_parts(folder: Dataset, expression: str) -> list[list[ValueName]]:
     found = [column_or_values(folder, name) for name in _alternatives(expression, at=folder.path)]
     if not any(column is not None or meant for column, meant in found):
         raise ConfigError(
-            f"there is no column or part {expression!r}; columns: {', '.join(folder.column_names()) or 'none'};"
+            f"there is no column or part {expression!r}; columns: "
+            f"{', '.join(folder.documents.column_names()) or 'none'};"
             f" parts: {', '.join(folder.index.part_names)}",
             at=folder.path,
             hint=_HINT,
@@ -286,7 +289,7 @@ def find_leaks(
         ConfigError: The dataset has no split, or the expression names nothing.
     """
     folder = folder_at(DatasetRef(path, split_config=split_config))
-    split = folder.required_split()
+    split = folder.documents.required_split()
     if group_by is not None:
         groups = find_groups(folder, group_by, compute=compute, on_progress=on_progress)
     else:
@@ -296,9 +299,9 @@ def find_leaks(
 
 
 def _members(folder: Dataset, part: str) -> IntArray:
-    runs = folder.runs_of_part(part)
+    runs = runs_of_part(folder, part)
     numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(run.start, run.stop) for run in runs)])
-    return np.setdiff1d(numbers, folder.excluded_samples(), assume_unique=True)
+    return np.setdiff1d(numbers, excluded_samples(folder), assume_unique=True)
 
 
 def leaks_of(groups: Groups, members: dict[str, IntArray], samples: int) -> LeakReport:

@@ -109,7 +109,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
                 at=folder.path,
                 hint="pass --split-by samples, group by something finer, or give the part a larger share",
             )
-    file = f"{FOLDER}/{folder.split_file or SPLIT_YAML}"
+    file = f"{FOLDER}/{folder.documents.split_file or SPLIT_YAML}"
     if not plan.dry_run:
         with folder.storage.lock(LOCK):
             _write(folder, file, parts, dict(zip(parts, members, strict=True)) if by == "samples" else {})
@@ -190,7 +190,7 @@ def undo_split(path: str) -> bool:
         StorageError: The dataset cannot be written.
     """
     storage, folder = open_storage(path), folder_at(path)
-    file = f"{FOLDER}/{folder.split_file or SPLIT_YAML}"
+    file = f"{FOLDER}/{folder.documents.split_file or SPLIT_YAML}"
     with storage.lock(LOCK):
         if not storage.exists(f"{file}{_BEFORE}"):
             return False

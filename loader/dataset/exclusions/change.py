@@ -22,6 +22,7 @@ from ...format.nv_meta import FOLDER
 from ...storage import RemoteStorage, Storage
 from ..dataset import Dataset
 from ..records import SingleFile
+from ..split_parts import excluded_samples, open_filter
 from .journal import Exclusion, ExclusionFiles, encode_journal
 
 _MAX_NAMES = 100_000  # in a split file, which is parsed whenever the dataset is opened
@@ -64,7 +65,7 @@ def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | Non
             at=folder.path,
             hint="exclude them by a filter: energon exclude --to-filter NAME, and `filter: NAME` in the metadataset",
         )
-    if filter_name is None and folder.split_file is None:
+    if filter_name is None and folder.documents.split_file is None:
         raise ConfigError(
             "there is no split file to exclude samples in",
             at=folder.path,
@@ -103,10 +104,10 @@ def included_samples(folder: Dataset, filter_name: str | None = None) -> IntArra
         FormatError: The filter is damaged or stale.
     """
     if filter_name is None:
-        return np.setdiff1d(np.arange(len(folder.index)), folder.excluded_samples(), assume_unique=True)
+        return np.setdiff1d(np.arange(len(folder.index)), excluded_samples(folder), assume_unique=True)
     if not ExclusionFiles.of(folder).of_filter(filter_name).exist():
         return np.arange(len(folder.index))
-    rows = folder.open_filter(filter_name)
+    rows = open_filter(folder, filter_name)
     return rows.numbers(np.arange(len(rows)))
 
 
@@ -169,7 +170,7 @@ def exclude_names(
     """
     storage, own = folder.storage, ExclusionFiles.of(folder)
     with storage.lock(own.lock):
-        file = f"{FOLDER}/{folder.split_file}"
+        file = f"{FOLDER}/{folder.documents.split_file}"
         before, version = _read(storage, file)
         config = _parse(storage, file, before)
         known = set(config.exclude)
@@ -181,7 +182,7 @@ def exclude_names(
             reason=reason,
             samples=len(added) if samples is None else samples,
             names=added,
-            split_file=folder.split_file or "",
+            split_file=folder.documents.split_file or "",
             group=group,
         )
         _write(storage, f"{file}.bak", before)

@@ -17,6 +17,7 @@ from ...format.documents.value_name import INDEX_COLUMNS, ValueName, values_mean
 from ...format.nv_meta import FOLDER, TEMPORARY_INDEX
 from ..dataset import Dataset
 from ..records import SingleFile
+from ..tar import tar_index
 from .condition import Values
 
 Compute = Callable[[Dataset, Sequence[ValueName], IntArray], Mapping[ValueName, Values]]
@@ -29,7 +30,7 @@ class UnknownValueError(ConfigError):
 
 def write_command(folder: Dataset, names: Iterable[str]) -> str | None:
     """Return the command that writes values of all samples as columns; None if columns cannot be written."""
-    path, meta = folder.path.rstrip("/"), folder.meta_folder
+    path, meta = folder.path.rstrip("/"), folder.documents.folder
     if isinstance(folder, SingleFile) or os.path.basename(meta).startswith(TEMPORARY_INDEX):
         return None
     words = ["energon", "stats", path, "--write", ",".join(names)]
@@ -53,11 +54,11 @@ def column_or_values(
     Raises:
         ConfigError: The text is no name.
     """
-    known = folder.column_names() if columns is None else columns
+    known = folder.documents.column_names() if columns is None else columns
     if text in known or text in INDEX_COLUMNS:
         return text, ()
     try:
-        meant = values_meant(text, folder.index.part_names, are_records=folder.records is not None)
+        meant = values_meant(text, folder.index.part_names, are_records=folder.traits.are_records)
     except ValueError as error:
         raise ConfigError(f"{text!r} is no name of a value: {error}", at=folder.path) from error
     if len(meant) == 1:
@@ -125,7 +126,7 @@ def no_column(folder: Dataset, text: str, meant: Sequence[ValueName]) -> ConfigE
             at=folder.path,
             hint=f"name one of them; {_write_hint(folder, str(certain[0]))}",
         )
-    every = [*folder.column_names(), *INDEX_COLUMNS]
+    every = [*folder.documents.column_names(), *INDEX_COLUMNS]
     hint = f"energon stats {folder.path} shows the values of the dataset"
     if meant:
         hint = _write_hint(folder, str(meant[0]) if len(meant) == 1 else text)
@@ -170,7 +171,7 @@ class DatasetValues:
         self._computed: dict[str, Values] = {}
         wanted: dict[str, tuple[ValueName, ...]] = {}
         # Look each name up in the columns and the index.
-        columns = folder.column_names()
+        columns = folder.documents.column_names()
         for name in names:
             column, meant = column_or_values(folder, name, columns)
             if column in columns:
@@ -215,11 +216,11 @@ class DatasetValues:
 
     def _of_parts(self, samples: IntArray, part: str | None) -> Values:
         """Return the sizes of one part, or of all."""
-        if self.folder.records is not None:
+        if self.folder.traits.are_records:
             raise ConfigError(
                 "the sizes of parts are known of tar shards only", at=self.folder.path, hint="use a column instead"
             )
-        index = self.folder.tar_index
+        index = tar_index(self.folder)
         ends = index.part_ends[samples].astype(np.int64)
         starts = np.where(samples > 0, index.part_ends[np.maximum(samples - 1, 0)].astype(np.int64), 0)
         counts = ends - starts

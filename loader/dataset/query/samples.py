@@ -16,6 +16,7 @@ from ...errors import ConfigError
 from ...format.documents.messages import nearest_names
 from ..dataset import Dataset
 from ..records import SingleFile
+from ..split_parts import excluded_samples, filter_of_part, open_filter, samples_of_part
 from .condition import Condition, Values
 from .dataset_values import Compute, DatasetValues, column_or_values, is_indexed
 
@@ -71,7 +72,7 @@ def find_samples(folder: Dataset, query: SampleQuery, *, within: range | None = 
             raise foreign_keys_error(query.origins, at=folder.path)
         found = np.intersect1d(found, _of_keys(folder, keys), assume_unique=True)
     if not query.excluded:
-        found = np.setdiff1d(found, folder.excluded_samples(), assume_unique=True)
+        found = np.setdiff1d(found, excluded_samples(folder), assume_unique=True)
     if condition is not None:
         columns = DatasetValues(folder, condition.columns, found, query.compute, are_all=within is None)
         pieces = (found[start : start + _ROWS_AT_ONCE] for start in range(0, len(found), _ROWS_AT_ONCE))
@@ -98,10 +99,10 @@ def _of_parts(folder: Dataset, query: SampleQuery, within: range) -> IntArray:
     for part in query.split_parts or (None,):
         if part is None:
             found = np.arange(within.start, within.stop)
-            rows = None if query.filter is None else folder.open_filter(query.filter)
+            rows = None if query.filter is None else open_filter(folder, query.filter)
         else:
-            found = _numbers(folder.samples_of_part(part, excluded_shards=True))
-            rows = folder.filter_of_part(part, query.filter)
+            found = _numbers(samples_of_part(folder, part, excluded_shards=True))
+            rows = filter_of_part(folder, part, query.filter)
         if rows is not None:
             found = np.intersect1d(found, rows.numbers(np.arange(len(rows))), assume_unique=True)
         pieces.append(found)
@@ -145,10 +146,10 @@ def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
     parsed, lacking = Condition(query.where), []
     for name in parsed.columns:
         is_known = query.compute is not None and bool(column_or_values(folder, name)[1])
-        is_missing = name == "bytes" and folder.records is not None and name not in folder.column_names()
+        is_missing = name == "bytes" and folder.traits.are_records and name not in folder.documents.column_names()
         if is_missing or not (is_known or is_indexed(folder, name)):
             lacking.append(f"{'column' if query.compute is None else 'value'} {name!r}")
-    parts = () if folder.records is not None else folder.index.part_names  # sizes are known of tar shards only
+    parts = () if folder.traits.are_records else folder.index.part_names  # sizes are known of tar shards only
     return [*lacking, *(f"part {name!r}" for name in parsed.parts if name not in parts)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -18,6 +19,7 @@ from ...format.index.layout import Layout, PartStats, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.worker_pool import run_in_workers
 from ...storage import FileInfo, ReadableFile, Storage
+from ..documents import NoDocuments
 from ..tar import TarDataset
 from .tar_folder import TarFolder
 from .tar_index import TarIndex
@@ -56,30 +58,22 @@ class UnpreparedDataset(TarDataset):
         damaged: The errors of shards that cannot be scanned, whose samples are missing.
     """
 
-    split = split_file = config = None
+    index: TarIndex  # type: ignore[assignment] # an index in memory has no columns
 
     def __init__(
         self, tars: TarFolder, index: TarIndex, *, complete: bool, damaged: tuple[EnergonError, ...] = ()
     ) -> None:
         counts = {shard.name: shard.samples for shard in index.shards}
-        super().__init__(DatasetRef(tars.path), tars.storage, counts)
-        self._scanned = index
+        documents = NoDocuments(DatasetRef(tars.path), tars.storage, counts, lambda: index)
+        super().__init__(documents, counts, cast("Any", lambda: index))
         self.complete = complete
         self.damaged = damaged
 
-    @property
-    def index(self) -> TarIndex:  # type: ignore[override] # an index in memory has no columns
-        """The samples."""
-        return self._scanned
-
     def locations(self, sample: int) -> list[PartLocation]:
-        return self._scanned.parts(sample)
+        return self.index.parts(sample)
 
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
         return self.storage.open(shard.name, replace(shard.info, is_indexed=False))
-
-    def column_names(self) -> list[str]:
-        return []
 
 
 def scan_first_samples(tars: TarFolder, samples: int) -> UnpreparedDataset:

@@ -35,7 +35,7 @@ class SplitConfig:
     Args:
         split_parts: Shards of each part in order, relative to the dataset, with ``/`` between folders.
         exclude: Shards (``shards/s_0.tar``) and samples (``shards/s_0.tar/key``) that are excluded from every part. In
-            the file, a sample may also be a bare ``key``; :attr:`.Dataset.split` has its shards.
+            the file, a sample may also be a bare ``key``; :attr:`.Documents.split` has its shards.
         sample_ranges: Part → the range of each of its shards that belongs to it. A part that is missing has whole
             shards. megatron-energon refuses files with this key.
         sample_filters: Part → the named filter of the dataset that keeps its samples, of those of its shards. A part

@@ -19,6 +19,7 @@ from ...dataset.dataset import Dataset, PartPlace
 from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.records import SingleFile
+from ...dataset.split_parts import is_excluded, runs_of_part
 from ...dataset.tar import TarDataset
 from ...errors import ConfigError, FormatError
 from ...format.columns.column import open_column, write_column
@@ -117,7 +118,7 @@ class BrowsedDataset:
     @property
     def split_parts(self) -> list[str]:
         """Names of the split parts."""
-        split = self.folder.split
+        split = self.folder.documents.split
         return [] if split is None else list(split.split_parts)
 
     def ranges(self, *, split_part: str | None = None, shard: str | None = None) -> Sequence[range]:
@@ -128,7 +129,7 @@ class BrowsedDataset:
         """
         with self._lock:
             split_part = split_part or self.split_part
-            some = [range(len(self))] if split_part is None else self.folder.runs_of_part(split_part)
+            some = [range(len(self))] if split_part is None else runs_of_part(self.folder, split_part)
             if shard is None:
                 return [one for one in some if len(one)]
             entry = self.shards.get(shard)
@@ -163,7 +164,7 @@ class BrowsedDataset:
                 shard=index.shard_of(number).name,
                 key=index.key(number),
                 picture=next((part.name for part in parts if is_picture(part.name)), None),
-                excluded=self.folder.is_excluded(number),
+                excluded=is_excluded(self.folder, number),
             )
 
     def find(self, shard: str, key: str) -> int | None:
@@ -259,7 +260,7 @@ class BrowsedDataset:
         if not isinstance(self.folder.storage, LocalStorage) or isinstance(self.folder, SingleFile):
             return ()
         names = [INFO_JSON]
-        if self.folder.split_file is not None:
+        if self.folder.documents.split_file is not None:
             names.append(f"{FOLDER}/{self.ref.split_file}")
         return tuple(_stat(self.folder.storage.path(name)) for name in names)
 
@@ -334,7 +335,7 @@ def tags(folder: Dataset) -> tuple[str, ...]:
     Raises:
         FormatError: The column is damaged, or of an earlier version of the dataset.
     """
-    if _COLUMN not in folder.column_names():
+    if _COLUMN not in folder.documents.column_names():
         return ()
     return tuple(open_column(folder.storage, folder.index, _COLUMN).record.categories)
 
@@ -356,7 +357,7 @@ def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
         raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")
     codes = np.full(len(folder.index), -1, np.int16)
     names: list[str] = []
-    if _COLUMN in folder.column_names():
+    if _COLUMN in folder.documents.column_names():
         column = open_column(folder.storage, folder.index, _COLUMN)
         names = list(column.record.categories)
         if not names:

@@ -28,6 +28,7 @@ from ...dataset.query import (
     is_indexed,
     only_value,
 )
+from ...dataset.tar import tar_index
 from ...errors import ConfigError, EnergonError
 from ...format.columns.column import column_names, open_column
 from ...format.dataset_ref import DatasetRef
@@ -185,9 +186,9 @@ def _batches(dataset: BrowsedDataset, ranges: Sequence[range]) -> Iterator[range
 
 
 def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
-    if dataset.folder.records is not None:
+    if dataset.folder.traits.are_records:
         return [number for number in batch if dataset.folder.index.key(number).startswith(text)]
-    index, prefix = dataset.folder.tar_index, np.frombuffer(encode_name(text), np.uint8)
+    index, prefix = tar_index(dataset.folder), np.frombuffer(encode_name(text), np.uint8)
     ends = np.asarray(index.key_ends[batch.start : batch.stop]).astype(np.int64)
     first = int(index.key_ends[batch.start - 1]) if batch.start else 0
     starts: IntArray = np.concatenate([[first], ends[:-1]])
@@ -252,13 +253,15 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     folder = open_dataset(address).folder
     config = _readable_config(folder)
     limit = CHECKED_JSON_BYTES
-    check = DecodeCheck(config, EPath(folder.meta_folder), trust_code=False, decode_media=False, max_json_bytes=limit)
-    if folder.records is not None:
-        return list(_record_findings(folder.records, check, numbers))
+    check = DecodeCheck(
+        config, EPath(folder.documents.folder), trust_code=False, decode_media=False, max_json_bytes=limit
+    )
+    if isinstance(folder.index, RecordIndex):
+        return list(_record_findings(folder.index, check, numbers))
     required = frozenset(part for parts in required_parts(config).values() for part in parts)
     lint = SampleLint(check, required)
     found: list[SampleFinding] = []
-    index = folder.tar_index
+    index = tar_index(folder)
     for number in numbers:
         shard, key = index.shard_of(number), index.key(number)
         of_headers = _header_findings(address, shard.name).get(key, ())
@@ -281,16 +284,16 @@ def _record_findings(records: RecordIndex, check: DecodeCheck, numbers: Sequence
 def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Finding]]:
     """Return the findings about the headers of one shard, as it is indexed, by key."""
     folder = open_dataset(address).folder
-    entry = next(one for one in folder.tar_index.shards if one.name == shard)
+    entry = next(one for one in tar_index(folder).shards if one.name == shard)
     found: dict[str, list[Finding]] = {}
-    for finding in check_parts(shard, folder.tar_index.shard_index(entry), _readable_config(folder)):
+    for finding in check_parts(shard, tar_index(folder).shard_index(entry), _readable_config(folder)):
         found.setdefault(finding.key or "", []).append(finding)
     return found
 
 
 def _readable_config(folder: Dataset) -> DatasetConfig | None:
     try:
-        return folder.config
+        return folder.documents.config
     except ConfigError:
         return None  # energon lint reports it
 

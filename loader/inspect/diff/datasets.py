@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...dataset.dataset import Dataset
+from ...dataset.tar import tar_index
 from ...format.documents.split_config import SplitConfig
 from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex
@@ -55,8 +56,10 @@ def compare_datasets(
             on_progress(number + 1, len(common))
     if not documents:
         return
-    compare_splits(before.split, after.split, found)
-    configs = [None if one.config is None else dataclasses.asdict(one.config) for one in (before, after)]
+    compare_splits(before.documents.split, after.documents.split, found)
+    configs = [
+        None if one.documents.config is None else dataclasses.asdict(one.documents.config) for one in (before, after)
+    ]
     found.extend(differences(configs[0], configs[1], "dataset.yaml"))
 
 
@@ -83,13 +86,13 @@ def _compare_shard(
     *,
     contents: bool,
 ) -> None:
-    if before.records is not None or after.records is not None:
+    if before.traits.are_records or after.traits.are_records:
         found.add(shard.name, "samples", shard.samples, other.samples)
         found.add(shard.name, "bytes", shard.size_bytes, other.size_bytes)
         equal = shard.size_bytes == other.size_bytes
         rows = None
     else:
-        rows, rows_now = before.tar_index.shard_index(shard), after.tar_index.shard_index(other)
+        rows, rows_now = tar_index(before).shard_index(shard), tar_index(after).shard_index(other)
         equal = rows.part_names == rows_now.part_names and all(
             np.array_equal(getattr(rows, name), getattr(rows_now, name)) for name in _COLUMNS
         )

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...convert.exporting import file_name, key_of, split_file_name
 from ...dataset.dataset import Dataset
+from ...dataset.split_parts import is_excluded, runs_of_part
 from ...format.index.layout import ShardEntry
 
 
@@ -42,7 +43,7 @@ class DatasetFiles:
         self._folder = folder
         self._layout = layout
         self._is_restricted = split_part is not None
-        every = [range(len(folder.index))] if split_part is None else folder.runs_of_part(split_part)
+        every = [range(len(folder.index))] if split_part is None else runs_of_part(folder, split_part)
         self._ranges: Sequence[range] = [some for some in every if len(some)]
         self._shards = {file_name(shard.name): shard for shard in folder.index.shards if self._of_shard(shard)}
 
@@ -127,7 +128,7 @@ class DatasetFiles:
     def _has(self, sample: int) -> bool:
         if not self._is_restricted:
             return True
-        return any(sample in some for some in self._ranges) and not self._folder.is_excluded(sample)
+        return any(sample in some for some in self._ranges) and not is_excluded(self._folder, sample)
 
     def _of_shard(self, shard: ShardEntry) -> list[range]:
         start, stop = shard.first_sample, shard.first_sample + shard.samples
@@ -137,7 +138,7 @@ class DatasetFiles:
     def _sample_names(self, shard: ShardEntry | None) -> Iterator[str]:
         for some in self._ranges if shard is None else self._of_shard(shard):
             for sample in some:
-                if self._is_restricted and self._folder.is_excluded(sample):
+                if self._is_restricted and is_excluded(self._folder, sample):
                     continue
                 key = self._folder.index.key(sample)
                 if self._layout.sample_folders:

@@ -259,7 +259,9 @@ def _amounts(source: Source, used: int) -> dict[str, float]:
     """Return the sums of known columns over the samples that a run uses."""
     if not isinstance(source, DatasetSource):
         return {}
-    means = {name: mean_of_column(source, name) for name in _AMOUNTS.intersection(source.folder.column_names())}
+    means = {
+        name: mean_of_column(source, name) for name in _AMOUNTS.intersection(source.folder.documents.column_names())
+    }
     return {name: mean * used for name, mean in means.items() if mean is not None}
 
 

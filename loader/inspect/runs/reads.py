@@ -10,7 +10,6 @@ import numpy as np
 
 from ...arrays import IntArray
 from ...pipeline.reading.dataset_source import DatasetSource
-from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.source import Source
 from ...storage import split_url
 from .planned_run import PlannedRun
@@ -88,7 +87,7 @@ def files_of(source: Source) -> list[tuple[str, int]]:
 
     Of a join, all shards of its members.
     """
-    if isinstance(source, JoinedSource):
+    if source.is_join:
         return [(one.request.path, number) for one in source.members for number in range(len(one.shard_names))]
     if not isinstance(source, DatasetSource):
         return []

@@ -160,11 +160,11 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
         StateError: The run skipped, packed or generated samples, and has no log.
     """
     planned = run.run if isinstance(run, RestoredRun) else run
-    indexes = {number: source.folder.find(key) for number, source in enumerate(planned.sources)}
+    indexes = {number: source.find(key) for number, source in enumerate(planned.sources)}
     wanted = {number: np.array(some, np.int64) for number, some in indexes.items() if some}
     if not wanted:
         only = planned.sources[0] if len(planned.sources) == 1 else None
-        if isinstance(only, DatasetSource) and only.folder.has_documents:
+        if isinstance(only, DatasetSource) and not only.folder.traits.is_file:
             raise unknown_key_error([only.folder], [key], at=only.folder.path)
         raise ConfigError(
             f"there is no sample {key!r}",

@@ -15,7 +15,6 @@ from ...metadataset.plans.blend_units import UnitBlend, sample_shares
 from ...pipeline.contract.lane import child_seed
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.dataset_source import DatasetSource
-from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...training.datasets.run_datasets import LoadedDatasets
@@ -45,7 +44,7 @@ class VolumeMix:
         self.units = tuple(dict.fromkeys(unit for unit in tree.units() if unit != "samples"))
         means = {unit: [self._mean(leaf, unit) for leaf in range(len(datasets.leaves))] for unit in self.units}
         self.unknown: dict[str, list[str]] = {}
-        self._columns = {name for leaf in datasets.leaves for name in leaf.source.folder.first.column_names()}
+        self._columns = {name for leaf in datasets.leaves for name in leaf.source.first.documents.column_names()}
         for unit, found in means.items():
             known = [mean for mean in found if mean is not None]
             if len(known) < len(found):
@@ -87,10 +86,9 @@ class VolumeMix:
     def _mean(self, leaf: int, unit: str) -> float | None:
         """Return the mean size of a dataset's samples from its column; None if it has none."""
         source = self._datasets.leaves[leaf].source
-        member = source.members[0] if isinstance(source, JoinedSource) else source
-        if not isinstance(member, DatasetSource) or unit not in source.folder.first.column_names():
+        if unit not in source.first.documents.column_names():
             return None
-        return mean_of_column(member, unit)
+        return mean_of_column(source.members[0], unit)
 
     def notes(self) -> list[str]:
         """Describe how the shares are to be read."""

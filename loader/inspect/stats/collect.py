@@ -257,10 +257,10 @@ def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
     Raises:
         ConfigError: The text is no name.
     """
-    if name == "bytes" and folder.records is None:
+    if name == "bytes" and not folder.traits.are_records:
         return (ValueName("", (), name),)  # of all parts
     try:
-        meant = values_meant(name, folder.index.part_names, are_records=folder.records is not None)
+        meant = values_meant(name, folder.index.part_names, are_records=folder.traits.are_records)
     except ValueError as error:
         raise ConfigError(f"{name!r} is no name of a value: {error}", at=at) from error
     return meant
@@ -302,7 +302,7 @@ def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Val
 def _free_name(folder: Dataset, name: str, value: ValueName) -> str:
     """Return the name of a value's column: the one it has, or one that no other value has."""
     start = name if name.isidentifier() and name.isascii() else column_of(folder.storage, value) or value.identifier
-    known, number, free = folder.column_names(), 1, start
+    known, number, free = folder.documents.column_names(), 1, start
     while free in known and value_of_column(folder.storage, free) not in (str(value), value.dotted):
         number += 1
         free = f"{start}_{number}"

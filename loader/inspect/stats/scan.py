@@ -19,6 +19,7 @@ from ...accounting.large_parts import LargePartError
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
+from ...dataset.tar import tar_index
 from ...errors import ConfigError, EnergonError, SampleError, TrustError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
@@ -189,8 +190,8 @@ class _Reader:
         for name in task.kept:
             of_parts.setdefault(name.part, []).append(name)
         self._request = ValueRequest(shows_all=not task.kept_only, kept=of_parts, tokenizer=tokenizer)
-        if folder.records is None and len(task.samples):
-            first, last = (folder.tar_index.parts(int(task.samples[place])) for place in (0, -1))
+        if not folder.traits.are_records and len(task.samples):
+            first, last = (tar_index(folder).parts(int(task.samples[place])) for place in (0, -1))
             shard = folder.index.shard_of(int(task.samples[0]))
             self._file = folder.open_shard(shard)
             if folder.storage.checks_versions and first and last:  # each read would be a request
@@ -219,7 +220,7 @@ class _Reader:
                     kept += of_part[1]
             return shown, kept
         total = 0
-        for part in self._folder.tar_index.parts(sample):
+        for part in tar_index(self._folder).parts(sample):
             total += part.size_bytes
             if wanted is None or part.name in wanted:
                 size = (size_name(part.name), part.size_bytes)
@@ -261,7 +262,7 @@ class _Reader:
         if self._file is None:
             values = self._folder.read_parts(sample, wanted or None)
             return {name: value if isinstance(value, bytes) else repr(value).encode() for name, value in values.items()}
-        parts = [part for part in self._folder.tar_index.parts(sample) if not wanted or part.name in wanted]
+        parts = [part for part in tar_index(self._folder).parts(sample) if not wanted or part.name in wanted]
         file: Any = self._file
         return {part.name: file.read_at(part.offset, part.size_bytes) for part in parts}
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...dataset.dataset import Dataset
+from ...dataset.split_parts import filter_of_part, samples_of_part
 from ...errors import StorageError
 from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
@@ -68,12 +69,12 @@ def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
         ConfigError: The split file is missing or invalid, or there is no such filter.
         FormatError: The filter is damaged, or of other shards.
     """
-    split, part = folder.split, folder.loaded_part(member.split_part)
+    split, part = folder.documents.split, folder.documents.loaded_part(member.split_part)
     if split is None or part not in split.split_parts:
-        folder.samples_of_part(part)  # raises, and lists the existing parts
+        samples_of_part(folder, part)  # raises, and lists the existing parts
     shards = split.split_parts.get(part, ()) if split else ()
     part_range = split.sample_ranges.get(part) if split else None
-    kept = folder.filter_of_part(part, member.filter)
+    kept = filter_of_part(folder, part, member.filter)
     whole, keys = (split.excluded_shards(), split.excluded_samples()) if split else (frozenset[str](), {})
     excluded = [[shard] if shard in whole else [shard, *sorted(keys.get(shard, ()))] for shard in sorted(shards)]
     return MemberIdentity(

@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
+from ...dataset.split_parts import excluded_samples, samples_of_part
+from ...dataset.tar import tar_index
 from ...errors import StorageError
 from ...format.documents.dataset_files import read_split_config
 from ...format.tar.idx import read_tar_idx
@@ -101,7 +103,7 @@ def _file_name(plan: JoinPlan, folders: Sequence[Dataset]) -> str | None:
         if len(excluded) > 1 or (split and (split.sample_ranges or split.sample_filters)):
             return None
         names = "".join(name + "\0" for name in excluded)
-        text += f"\0uuid={folder.tar_index.uuid}\0excludes={names}\0nonmatch={member.nonmatch}\0"
+        text += f"\0uuid={tar_index(folder).uuid}\0excludes={names}\0nonmatch={member.nonmatch}\0"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{os.path.basename(plan.file)}.cache/join_index_{digest}.bin"
 
@@ -121,15 +123,15 @@ class _Places:
     @classmethod
     def of(cls, folder: Dataset, member: JoinMember) -> _Places | None:
         """Locate the samples of a member; None if the offsets of some are not known."""
-        shards = {shard.name: shard for shard in folder.tar_index.shards}
+        shards = {shard.name: shard for shard in tar_index(folder).shards}
         places, samples = [np.empty((0, _PLACE), np.int64)], [np.empty(0, np.int64)]
-        part = folder.loaded_part(member.split_part)
-        for position, name in enumerate(folder.split.split_parts[part] if folder.split else ()):
+        part = folder.documents.loaded_part(member.split_part)
+        for position, name in enumerate(folder.documents.split.split_parts[part] if folder.documents.split else ()):
             shard = shards.get(name)
             if shard is None:
                 return None
-            numbers = folder.tar_index.samples_of(shard)
-            offsets: IntArray | None = folder.tar_index.shard_index(shard).sample_offsets
+            numbers = tar_index(folder).samples_of(shard)
+            offsets: IntArray | None = tar_index(folder).shard_index(shard).sample_offsets
             if offsets is None or len(offsets) != len(numbers) + 1:
                 offsets = read_tar_idx(folder.storage, name, samples=len(numbers), shard_size=shard.size_bytes)
             if offsets is None:
@@ -163,10 +165,10 @@ def _packed(places: IntArray) -> IntArray:
 
 def _included(folder: Dataset, member: JoinMember) -> IntArray:
     """Return the samples of a split part that are not excluded, in order."""
-    ranges = folder.samples_of_part(folder.loaded_part(member.split_part))
+    ranges = samples_of_part(folder, folder.documents.loaded_part(member.split_part))
     numbers = [np.arange(some.start, some.stop) for some in ranges]
     samples = np.concatenate([np.empty(0, np.int64), *numbers])
-    return samples[~np.isin(samples, folder.excluded_samples())]
+    return samples[~np.isin(samples, excluded_samples(folder))]
 
 
 def _rank(numbers: IntArray, folder: Dataset, member: JoinMember) -> IntArray:
@@ -205,7 +207,7 @@ def _key_hashes(folder: Dataset) -> npt.NDArray[np.uint64]:
     Raises:
         StorageError: The index has other numbers of samples.
     """
-    index = folder.tar_index
+    index = tar_index(folder)
     hashes = np.empty(len(index), np.uint64)
     numbers = np.asarray(index.key_sample).astype(np.int64)
     if len(numbers) != len(index) or (numbers >= len(index)).any():

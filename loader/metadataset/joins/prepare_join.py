@@ -12,6 +12,8 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
+from ...dataset.split_parts import excluded_samples, filter_of_part, samples_of_part
+from ...dataset.tar import tar_index
 from ...errors import ConfigError
 from ...format.filters.rows import FilterRows
 from ...format.tar.names import decode_name
@@ -90,11 +92,11 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
     identities = tuple(identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True))
     files, name = JoinFiles(plan.file), join_hash(identities)
     with ExitStack() as stack:
-        keys = [stack.enter_context(SampleKeys(folder.tar_index)) for folder in folders]
+        keys = [stack.enter_context(SampleKeys(tar_index(folder))) for folder in folders]
         filters = _filters(plan, folders)
         join = _Join(plan, folders, _matchers(plan, folders, keys, filters))
-        runs = folders[0].samples_of_part(folders[0].loaded_part(plan.members[0].split_part))
-        excluded = folders[0].excluded_samples()
+        runs = samples_of_part(folders[0], folders[0].documents.loaded_part(plan.members[0].split_part))
+        excluded = excluded_samples(folders[0])
         done, total = 0, sum(map(len, runs))
         with files.create_rows(name, len(folders)) as writer:
             for some in _batches(runs):
@@ -126,10 +128,10 @@ def find_rows(plan: JoinPlan) -> IntArray:
         FormatError: The index of a dataset is damaged.
     """
     folders = [folder_at(member.ref) for member in plan.members]
-    runs = folders[0].samples_of_part(folders[0].loaded_part(plan.members[0].split_part))
-    excluded = folders[0].excluded_samples()
+    runs = samples_of_part(folders[0], folders[0].documents.loaded_part(plan.members[0].split_part))
+    excluded = excluded_samples(folders[0])
     with ExitStack() as stack:
-        keys = [stack.enter_context(SampleKeys(folder.tar_index)) for folder in folders]
+        keys = [stack.enter_context(SampleKeys(tar_index(folder))) for folder in folders]
         filters = _filters(plan, folders)
         join = _Join(plan, folders, _matchers(plan, folders, keys, filters))
         rows = [join.rows(*_samples_of(keys[0], some, excluded, filters[0])) for some in _batches(runs)]
@@ -140,7 +142,10 @@ def find_rows(plan: JoinPlan) -> IntArray:
 def _filters(plan: JoinPlan, folders: list[Dataset]) -> list[FilterRows | None]:
     """Open the filters of all datasets; None for a dataset without one."""
     pairs = zip(folders, plan.members, strict=True)
-    return [folder.filter_of_part(folder.loaded_part(member.split_part), member.filter) for folder, member in pairs]
+    return [
+        filter_of_part(folder, folder.documents.loaded_part(member.split_part), member.filter)
+        for folder, member in pairs
+    ]
 
 
 def _matchers(
@@ -287,10 +292,12 @@ class KeyMatcher:
     def __init__(self, folder: Dataset, keys: SampleKeys, split_part: str, kept: FilterRows | None = None) -> None:
         self._keys = keys
         runs = sorted(
-            (run.start, run.stop) for run in folder.samples_of_part(folder.loaded_part(split_part)) if len(run)
+            (run.start, run.stop)
+            for run in samples_of_part(folder, folder.documents.loaded_part(split_part))
+            if len(run)
         )
         self._starts, self._stops = (np.array(ends, np.int64) for ends in zip(*runs, strict=True)) if runs else _EMPTY
-        self._excluded = folder.excluded_samples()
+        self._excluded = excluded_samples(folder)
         self._kept = kept
         self._shards = [folder.index.shard_of(start).name for start in self._starts.tolist()]
         self._used = np.zeros((len(folder.index) + 7) // 8, np.uint8)  # a bit for each sample

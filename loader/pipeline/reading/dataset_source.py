@@ -5,7 +5,8 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 
@@ -13,12 +14,15 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
+from ...dataset.split_parts import excluded_samples, filter_of_part, rows_of_part, samples_of_part
 from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest, resolve_key_format
+from ...format.documents.next_command import split_hint
 from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations
 from ...format.nv_meta import FOLDER
+from ...format.records.folder_index import RecordIndex
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
@@ -44,7 +48,7 @@ class DatasetSource(Source):
 
     def __getstate__(self) -> dict[str, Any]:
         opened: Dataset | None = self.__dict__.get("folder")
-        uuid = self._uuid if opened is None else opened.uuid
+        uuid = self._uuid if opened is None else _uuid_of(opened)
         return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"_uuid": uuid}
 
     @cached_property
@@ -55,7 +59,7 @@ class DatasetSource(Source):
             FormatError: It was prepared again since another process counted its samples.
         """
         folder = dataset_at(self.request.ref, reads_samples=True)
-        if self._uuid is not None and folder.uuid != self._uuid:
+        if self._uuid is not None and _uuid_of(folder) != self._uuid:
             raise FormatError(
                 "this dataset was prepared again since it was opened: its samples may have other numbers now",
                 at=folder.path,
@@ -63,40 +67,46 @@ class DatasetSource(Source):
             )
         return folder
 
+    @property
+    def members(self) -> tuple[DatasetSource, ...]:
+        return (self,)
+
     # --------------------------------------------------------------------------------------- how samples are built
 
     @cached_property
     def split_part(self) -> str:
         """The split part that is loaded; of a described dataset, ``dataset.yaml`` has no effect on it."""
         requested = self.request.split_part
-        return requested if self.described is not None else self.folder.loaded_part(requested)
+        return requested if self.described is not None else self.folder.documents.loaded_part(requested)
 
     @cached_property
     def builder(self) -> SampleBuilder:
         """Builder of samples from their parts."""
         folder, described, request = self.folder, self.described, self.request
-        if described is not None and folder.holds_values:
+        config, traits = folder.documents.config, folder.traits
+        if described is not None and traits.holds_values:
             described = described.without_decoder()
-        of_dataset = folder.config.key_format if folder.config is not None else None
+        of_dataset = config.key_format if config is not None else None
         builder = SampleBuilder(
-            described if described is not None else folder.config,
-            meta_folder=folder.meta_folder,
+            described if described is not None else config,
+            meta_folder=folder.documents.folder,
             dataset_path=folder.storage.path(""),
-            decoder=None if folder.holds_values else self.decoder,
+            decoder=None if traits.holds_values else self.decoder,
             trust_code=request.trust_code,
             key_format=resolve_key_format(request.key_format, of_dataset),
-            sample_type=request.sample_type if folder.has_documents else None,
-            options=request.options if folder.has_documents else None,
+            sample_type=None if traits.is_file else request.sample_type,
+            options=None if traits.is_file else request.options,
         )
-        builder.part_names = folder.names_of_parts
-        if described is None and folder.config is not None and folder.config.field_map is not None:
+        builder.part_names = partial(_part_names, folder)
+        if described is None and config is not None and config.field_map is not None:
             builder.config_file = folder.storage.path(f"{FOLDER}/{folder.ref.dataset_file}")
         return builder
 
     @cached_property
     def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:  # type: ignore[override] # read only
         path, labels, folder = self.request.path, self.request.subflavors, self.folder
-        return self.builder.raw_builder(path, labels, values=folder.values, are_lines=folder.holds_lines)
+        values = folder.index.values if isinstance(folder.index, RecordIndex) else None
+        return self.builder.raw_builder(path, labels, values=values, are_lines=folder.traits.holds_lines)
 
     @property
     def sample_class(self) -> type[Any]:
@@ -109,7 +119,7 @@ class DatasetSource(Source):
     @property
     def stores(self) -> SourceStores:
         return SourceStores(
-            ref=self.request.ref if self.folder.has_store else None,
+            ref=self.request.ref if self.folder.traits.has_store else None,
             aux_refs=self.request.aux,
             decoder=self.decoder,
             trust_code=self.request.trust_code,
@@ -127,7 +137,7 @@ class DatasetSource(Source):
 
     @property
     def is_remote(self) -> bool:
-        return self.folder.is_fetched
+        return self.folder.traits.is_fetched
 
     @cached_property
     def locate(self) -> Callable[..., SampleLocations]:
@@ -147,7 +157,7 @@ class DatasetSource(Source):
             ConfigError: There is no such filter.
             FormatError: The filter is damaged, or of other shards.
         """
-        return self.folder.filter_of_part(self.split_part, self.request.filter)
+        return filter_of_part(self.folder, self.split_part, self.request.filter)
 
     @property
     def kept_share(self) -> float:
@@ -158,26 +168,39 @@ class DatasetSource(Source):
         """First sample of each shard in the split part (and, at the end, the total), and in the index or the filter."""
         part = self.split_part
         if self.filter is None:
-            ranges = [some for some in self.folder.samples_of_part(part, excluded_shards=True) if len(some)]
+            ranges = [some for some in samples_of_part(self.folder, part, excluded_shards=True) if len(some)]
         else:
-            ranges = self.folder.rows_of_part(self.filter, part)
+            ranges = rows_of_part(self.folder, self.filter, part)
         ends = np.cumsum([0, *(len(some) for some in ranges)])
         return ends, np.array([some.start for some in ranges], dtype=np.int64)
 
     @cached_property
     def samples(self) -> int:
-        request = self.request
         start, stop = self._subset
         if stop <= start:
-            raise self.folder.no_samples(self.split_part, is_subset=bool(request.subset), filter_name=request.filter)
+            raise self._no_samples()
         count = stop - start
         if len(self.excluded) >= count and np.isin(self.index_numbers(), self.excluded).all():
             raise EmptyDatasetError(
                 f"all {count} samples of split part {self.split_part!r} are excluded",
                 at=self.folder.path,
-                hint=f"remove some from 'exclude' in {FOLDER}/{self.folder.split_file}",
+                hint=f"remove some from 'exclude' in {FOLDER}/{self.folder.documents.split_file}",
             )
         return count
+
+    def _no_samples(self) -> EmptyDatasetError:
+        folder, request = self.folder, self.request
+        what = "this file" if folder.traits.is_file else f"split part {self.split_part!r} of this dataset"
+        kept = "" if request.filter is None else f" that the filter {request.filter!r} keeps"
+        hint = f"name another split part, or {split_hint(folder.path)}"
+        if folder.traits.is_file or (request.subset and request.filter is None):
+            hint = f"widen the subset, or remove the {'file' if folder.traits.is_file else 'dataset'} from the mix"
+        elif request.filter is not None:
+            hint = "name another filter or split part, or none"
+        at = request.path if folder.traits.is_file else folder.path
+        return EmptyDatasetError(
+            f"{'the subset of ' if request.subset else ''}{what} has no samples{kept}", at=at, hint=hint
+        )
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
@@ -188,7 +211,7 @@ class DatasetSource(Source):
 
     @cached_property
     def largest_shard(self) -> int:
-        if not self.folder.has_documents:
+        if self.folder.traits.is_file:
             return len(self.folder)
         return int(np.diff(self._ranges[0]).max(initial=1))
 
@@ -200,7 +223,7 @@ class DatasetSource(Source):
 
     @cached_property
     def excluded(self) -> IntArray:
-        return self.folder.excluded_samples()
+        return excluded_samples(self.folder)
 
     @cached_property
     def ranges(self) -> tuple[IntArray, IntArray]:
@@ -220,10 +243,15 @@ class DatasetSource(Source):
 
     def identity(self) -> dict[str, Any]:
         folder, kept = self.folder, self.filter
-        runs = folder.checksum(self._ranges, 0 if kept is None else kept.checksum)
+        start = 0 if kept is None else kept.checksum
+        if folder.traits.is_file:  # all of it is the split part
+            runs = zlib.crc32(cast("RecordIndex", folder.index).file(0).fingerprint(), start)
+        else:
+            ends, starts = self._ranges
+            runs = zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes(), start))
         return {
             "path": self.request.path,
-            **({} if folder.uuid is None else {"uuid": folder.uuid, "split_part": self.split_part}),
+            **({} if folder.traits.is_file else {"uuid": folder.index.uuid, "split_part": self.split_part}),
             "samples": self.samples,
             "which": zlib.crc32(np.array(self._subset, np.int64).tobytes(), runs),
             **({} if kept is None else {"filter": kept.name}),
@@ -231,5 +259,17 @@ class DatasetSource(Source):
 
     def describe(self) -> str:
         kept = f", filter {self.request.filter}" if self.request.filter else ""
-        part = f", {self.split_part or 'all parts'}" if self.folder.has_documents else ""
+        part = f", {self.split_part or 'all parts'}" if not self.folder.traits.is_file else ""
         return f"{self.request.path}{part}{kept}: {self.samples} samples"
+
+
+def _uuid_of(dataset: Dataset) -> str | None:
+    """Return the UUID of the index; None for a single file, which is not prepared."""
+    return None if dataset.traits.is_file else dataset.index.uuid
+
+
+def _part_names(dataset: Dataset, sample: int) -> list[str]:
+    """Return the names of all parts of a sample; all records of a dataset have the same."""
+    if dataset.traits.are_records:
+        return list(dataset.index.part_names)
+    return [part.name for part in dataset.parts(sample)]

@@ -14,7 +14,6 @@ from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..item_form import FormLane, ItemForm
 from ..measuring.counts import DECODE, STORAGE
 from ..measuring.recorder import register, skipped_items
-from .joined_source import JoinedSource
 from .source import Raw, Source
 
 
@@ -58,7 +57,7 @@ class DecodeDataset(SavableDataset[Any]):
     @property
     def joins(self) -> bool:
         """True if some samples are joined from several datasets."""
-        return any(isinstance(source, JoinedSource) for source in self._own)
+        return any(source.is_join for source in self._own)
 
     def open(self, lane: Lane, state: State) -> Running:
         return _DecodeRunning(self, lane, state)

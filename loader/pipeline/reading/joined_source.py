@@ -47,6 +47,8 @@ class JoinedSource(Source):
     open_rows: Callable[[], IntArray]
     joiner: Callable[..., Any]
 
+    is_join = True
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
@@ -56,6 +58,17 @@ class JoinedSource(Source):
         rows = self.open_rows()  # first: its errors name the join
         members = tuple(member.folder for member in self.members)
         return JoinedDataset(members, self.names, rows, file=self.request.path, place=self.place)
+
+    @property
+    def part_names(self) -> list[str]:
+        return self.folder.part_names
+
+    def first_numbers(self, samples: IntArray) -> IntArray:
+        numbers: IntArray = self.folder.numbers(samples)[:, 0]
+        return numbers
+
+    def with_first(self, numbers: IntArray) -> IntArray:
+        return self.folder.with_first(numbers)
 
     @property
     def samples(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,7 +18,6 @@ from ..contract.stage import Running, State
 from ..contract.worker_config import WorkerConfig
 from .dataset_source import DatasetSource
 from .fetched_ranges import MEMBER_BYTES
-from .joined_source import JoinedSource
 from .order_plan import SequentialPlan
 from .read import ReadDataset
 from .read_ahead import ReadAhead
@@ -120,9 +119,9 @@ class _Picking:
         """Read one sample, without the search that locates many."""
         number, index = self.index_of(position)
         source = self._sources[number]
-        if isinstance(source, JoinedSource):
+        if source.is_join:
             return next(self.read([position]))[0]
-        shards = cast("DatasetSource", source)
+        [shards] = source.members
         shard = bisect_right(self._starts_of_shards(number, shards), index) - 1
         name, files = (number << _FILE_SHIFT) + shard, self._definition.pool.shards
         file = files.find(name)

@@ -14,7 +14,7 @@ from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from ..item_form import FormLane, ItemForm
-from .joined_source import JoinedSource, OpenJoins
+from .joined_source import OpenJoins
 from .lane_reader import LaneReader
 from .lane_samples import CountedReader, LaneSamples
 from .order_plan import OrderPlan, ShuffledPlan
@@ -69,7 +69,7 @@ class ReadDataset(SavableDataset[Raw]):
     @cached_property
     def opened(self) -> OpenSources:
         """The sources in this process; all lanes share them."""
-        joins = [source for source in self.sources if isinstance(source, JoinedSource)]
+        joins = [source for source in self.sources if source.is_join]
         first, kind = self.first_source, OpenJoins if joins else OpenSources
         if joins:
             first = self.pool.reserve(len(self.sources) + sum(len(join.members) for join in joins))

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...dataset.dataset import Dataset
 from ...dataset.join import Samples
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.load_request import LoadRequest
@@ -140,6 +141,38 @@ class Source(ABC):
     @abstractmethod
     def folder(self) -> Samples:
         """The opened dataset, or the joined ones."""
+
+    @property
+    @abstractmethod
+    def members(self) -> tuple[Any, ...]:
+        """The :class:`.DatasetSource` of each dataset that samples are read from; the first one has the keys."""
+
+    is_join: ClassVar[bool] = False
+    """True if a sample is a row of samples, of each member at most one."""
+
+    @property
+    def first(self) -> Dataset:
+        """The dataset of the first member."""
+        dataset: Dataset = self.members[0].folder
+        return dataset
+
+    @property
+    def part_names(self) -> Sequence[str]:
+        """Names of the parts that samples may have."""
+        return self.first.index.part_names
+
+    def first_numbers(self, samples: IntArray) -> IntArray:
+        """Return the numbers of samples in the index of the first dataset."""
+        return samples
+
+    def with_first(self, numbers: IntArray) -> IntArray:
+        """Return the samples that have some numbers in the first dataset, ascending."""
+        return numbers
+
+    def find(self, key: str) -> list[int]:
+        """Return the samples that have a key in the first dataset, ascending."""
+        samples: list[int] = self.with_first(np.array(self.first.index.find(key), np.int64)).tolist()
+        return samples
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:

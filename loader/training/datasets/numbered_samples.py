@@ -122,7 +122,7 @@ class NumberedSamples(Dataset[T_co], ABC):
         first = 0
         positions: list[int] = []
         for source in self._reader.sources:
-            numbers = source.folder.find(key)
+            numbers = source.find(key)
             if numbers and self._is_whole(source):
                 positions += [first + number for number in numbers]
             elif numbers:

@@ -338,21 +338,18 @@ def read_lazy_documents(source: Source, *, units: Iterable[str]) -> None:
         source: The source.
         units: The names of columns that a blend may count.
     """
-    members = source.members if isinstance(source, JoinedSource) else (source,)
-    for place, member in enumerate(members):
+    for member in source.members:
         with suppress(EnergonError):
             _ = member.is_crude
-        if isinstance(member, DatasetSource):
-            with suppress(EnergonError):
-                _ = member.folder.index.layout
-            if not place:  # of a join, the primary dataset has the columns
-                _read_columns(member, units)
+        with suppress(EnergonError):
+            _ = member.folder.index.layout
+    _read_columns(source.members[0], units)
 
 
 def _read_columns(source: DatasetSource, units: Iterable[str]) -> None:
     for unit in units:
         with suppress(EnergonError):
-            if unit in source.folder.column_names():
+            if unit in source.folder.documents.column_names():
                 _ = read_record(source.folder.storage, unit)
 
 

@@ -63,7 +63,7 @@ class ColumnSize:
         column = self._columns.get(source) or self._open(source)
         value = column.values[number].item()
         if isnan(value) or value == column.record.missing:
-            dataset = self._sources[source].folder.first
+            dataset = self._sources[source].first
             raise ConfigError(
                 f"column {self.__name__!r} has no value for sample {dataset.full_key(number)!r}, and a blend counts it",
                 at=dataset.path,
@@ -72,7 +72,7 @@ class ColumnSize:
         return float(value)
 
     def _open(self, source: int) -> Column:
-        dataset = self._sources[source].folder.first
+        dataset = self._sources[source].first
         self._columns[source] = open_column(dataset.storage, dataset.index, self.__name__)
         return self._columns[source]
 
@@ -162,8 +162,8 @@ class VolumeUnits:
         """Yield the datasets without a column, each once."""
         seen: set[str] = set()
         for leaf in leaves:
-            dataset = self._sources[leaf].folder.first
+            dataset = self._sources[leaf].first
             path = dataset.ref.path
-            if path not in seen and unit not in dataset.column_names():
+            if path not in seen and unit not in dataset.documents.column_names():
                 yield path
             seen.add(path)

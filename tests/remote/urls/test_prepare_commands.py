@@ -53,9 +53,9 @@ def test_the_prompts_lead_to_a_dataset_at_a_url(bucket: Bucket, captions: Path) 
         assert not (captions / ".nv-meta").exists()
         assert wizard.press(ENTER).finish() == 0
     dataset = folder_at("s3://b/captions")
-    assert dataset.config is not None
-    assert dataset.config.field_map is not None
-    assert dataset.config.field_map.expressions() == {"image": "jpg", "caption": "txt"}
+    assert dataset.documents.config is not None
+    assert dataset.documents.config.field_map is not None
+    assert dataset.documents.config.field_map.expressions() == {"image": "jpg", "caption": "txt"}
     assert len(dataset.index) == 12
 
 
@@ -81,8 +81,8 @@ def test_the_prompts_change_the_split_of_a_dataset_at_a_url(
         wizard.press(DOWN, DOWN, ENTER).wait_for("» y  yes, write")  # all train
         assert wizard.press(ENTER).finish() == 0
     dataset = folder_at("s3://b/captions")
-    assert dataset.split is not None
-    assert {name: len(shards) for name, shards in dataset.split.split_parts.items() if shards} == {"train": 4}
+    assert dataset.documents.split is not None
+    assert {name: len(shards) for name, shards in dataset.documents.split.split_parts.items() if shards} == {"train": 4}
     assert dataset.index.uuid != before
     assert not list((captions / ".nv-meta/index").rglob("documents/*"))
 

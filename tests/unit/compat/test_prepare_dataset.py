@@ -15,6 +15,7 @@ import yaml
 
 from loader import BaseWebdatasetFactory, ConfigError, EPath, StorageError
 from loader.dataset.opening import folder_at
+from loader.dataset.split_parts import samples_of_part
 from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import copy_of, prepare, write_shard, write_shards, written
@@ -59,7 +60,7 @@ def test_patterns_and_another_split_file(shards: Path) -> None:
     assert split_of(shards) == {"train": ["shard_{000..003}.tar"], "val": ["shard_{004..005}.tar"]}
     prepared(shards, split_parts_ratio=[("all", 1)], split_config="other.yaml")
     assert list(split_of(shards)) == ["train", "val"]
-    assert len(folder_at(DatasetRef.at(shards, split_config="other.yaml")).samples_of_part("all")) == 6
+    assert len(samples_of_part(folder_at(DatasetRef.at(shards, split_config="other.yaml")), "all")) == 6
 
 
 def test_only_listed_shards_are_in_the_dataset(shards: Path) -> None:

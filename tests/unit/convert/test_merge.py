@@ -16,6 +16,8 @@ from loader import random_access
 from loader.convert.merging import MergePlan, run_merge
 from loader.dataset.dataset import Dataset
 from loader.dataset.opening import folder_at
+from loader.dataset.split_parts import open_filter
+from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.columns.column import open_column, write_column
 from loader.format.documents.split_config import SplitConfig, format_split_config
@@ -75,7 +77,7 @@ def test_renamed_keys_are_unique_and_the_inputs_stay(tmp_path: Path) -> None:
     before = (second / "s_1.tar").read_bytes()
     merged = merge(first, second, output=tmp_path / "all", rename_keys=True, compat=True, shards="link")
     assert (second / "s_1.tar").read_bytes() == before
-    assert merged.tar_index.layout.duplicate_keys == 0
+    assert tar_index(merged).layout.duplicate_keys == 0
     assert (tmp_path / "all/.nv-meta/index.sqlite").exists()
     assert loaded_texts(tmp_path / "all", "extra") == ["1"]
 
@@ -92,13 +94,13 @@ def test_excluded_samples_and_ranges_are_carried(tmp_path: Path) -> None:
     for name, keys in (("a", ["1", "2", "3", "4"]), ("b", ["5", "6", "7", "8"])):
         write_dataset(tmp_path / name, {"s.tar": text_samples(keys)}, {"train": ("s.tar",)})
         run_prepare(PreparePlan(path=str(tmp_path / name), split=request))
-    split = folder_at(tmp_path / "a").split
+    split = folder_at(tmp_path / "a").documents.split
     assert split is not None
     excluding = SplitConfig(split_parts=split.split_parts, exclude=("1",), sample_ranges=split.sample_ranges)
     (tmp_path / "a/.nv-meta/split.yaml").write_text(format_split_config(excluding))
     merged = merge(tmp_path / "a", tmp_path / "b", output=tmp_path / "all")
-    assert merged.split is not None
-    assert merged.split.exclude == ("a/s.tar/1",)
+    assert merged.documents.split is not None
+    assert merged.documents.split.exclude == ("a/s.tar/1",)
     assert loaded_texts(tmp_path / "all", "train") == ["2", "5", "6"]
     assert loaded_texts(tmp_path / "all", "val") == ["3", "4", "7", "8"]
 
@@ -138,7 +140,7 @@ def test_common_columns_and_filters_are_carried_and_others_named(tmp_path: Path)
             for sample in range(len(folder.index)):
                 found = merged.index.find(f"{prefix}/{folder.index.full_key(sample)}")[0]
                 assert after.value(found) == before.value(sample)
-    kept = merged.open_filter("first")
+    kept = open_filter(merged, "first")
     numbers = kept.numbers(np.arange(len(kept))).tolist()
     assert [merged.index.full_key(number) for number in numbers] == [
         f"{prefix}/{folder_at(path).index.full_key(0)}" for prefix, path in zip("ab", inputs, strict=True)

@@ -16,6 +16,7 @@ from loader.convert.rows.shard_plan import ShardLayout
 from loader.dataset.dataset import Dataset
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery
+from loader.dataset.split_parts import open_filter, samples_of_part
 from loader.errors import ConfigError, FormatError
 from loader.format.columns.column import open_column, write_column
 from loader.format.dataset_ref import DatasetRef
@@ -67,10 +68,10 @@ def digests(folder: Path) -> dict[str, str]:
 
 def split_of(folder: Path) -> dict[str, set[str]]:
     opened = folder_at(folder)
-    assert opened.split is not None
+    assert opened.documents.split is not None
     return {
-        part: {opened.index.key(sample) for some in opened.samples_of_part(part) for sample in some}
-        for part in opened.split.split_parts
+        part: {opened.index.key(sample) for some in samples_of_part(opened, part) for sample in some}
+        for part in opened.documents.split.split_parts
     }
 
 
@@ -89,8 +90,8 @@ def test_samples_keep_parts_splits_columns_and_filters(folder: Path, tmp_path: P
     assert [shuffled.value(sample) for sample in range(20)] == [None if value == 3 else value for value in expected]
     assert [tens.value(sample) for sample in range(20)] == ["dcba"[number // 10] for number in numbers]
     assert tens.record.unit == "tens"
-    assert new.open_filter("even").keeps(np.arange(20)).tolist() == [number % 2 == 0 for number in numbers]
-    assert new.config == folder_at(folder).config
+    assert open_filter(new, "even").keeps(np.arange(20)).tolist() == [number % 2 == 0 for number in numbers]
+    assert new.documents.config == folder_at(folder).documents.config
     assert max(shard.samples for shard in new.index.shards) == 3
 
 
@@ -155,7 +156,7 @@ def test_a_query_chooses_samples_and_exclusions_stay_behind(folder: Path, tmp_pa
     assert [*samples_of(tmp_path / "some")] == ["00010", "00012", "00014"]
     new = folder_at(tmp_path / "some")
     assert open_column(new.storage, new.index, "tens").value(0) == "c"
-    assert len(new.open_filter("even")) == 3
+    assert len(open_filter(new, "even")) == 3
     with pytest.raises(ConfigError, match="no sample is chosen"):
         reshard(folder, tmp_path / "none", query=SampleQuery(where="tens == 'x'"))
     assert not (tmp_path / "none").exists()

@@ -12,6 +12,7 @@ import yaml
 from loader.convert.resharding import ReshardPlan, run_reshard
 from loader.convert.splitting import SplitPlan, find_leaks, run_split, undo_split
 from loader.dataset.opening import folder_at
+from loader.dataset.tar import tar_index
 from loader.errors import ConfigError
 from loader.format.columns.column import write_column
 from loader.format.dataset_ref import DatasetRef
@@ -51,7 +52,7 @@ def split_file(dataset: Path) -> Path:
 def test_no_group_is_in_two_parts(dataset: Path, group_by: str) -> None:
     if group_by == "site":
         folder = folder_at(dataset)
-        keys = [folder.tar_index.key(sample) for sample in range(len(folder.index))]
+        keys = [tar_index(folder).key(sample) for sample in range(len(folder.index))]
         names = sorted({key[:5] for key in keys})
         write_column(
             folder.storage, folder.index, "site", np.array([names.index(key[:5]) for key in keys]), categories=names
@@ -75,7 +76,7 @@ def test_shards_that_share_a_group_stay_together_and_other_tools_understand(tmp_
     report = run_split(SplitPlan(path=str(path), ratio=RATIO, group_by="json[g]"))
     assert report.by == "shards"
     assert [*yaml.safe_load(split_file(path).read_text())] == ["split_parts", "exclude"]
-    split = folder_at(path).split
+    split = folder_at(path).documents.split
     assert split is not None
     assert all(len({int(shard[2]) // 2 for shard in part}) == 2 for part in split.split_parts.values())
 

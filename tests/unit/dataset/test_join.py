@@ -37,7 +37,7 @@ def test_a_row_has_the_parts_of_all_members(joined: JoinedDataset) -> None:
 def test_a_missing_sample_has_no_parts(joined: JoinedDataset) -> None:
     assert joined.read_parts(1) == {"left/txt": b"left/2"}
     assert [part.name for part in joined.parts(1)] == ["left/txt"]
-    assert joined.place_of(1) == joined.first.place_of(1)
+    assert joined.place_of(1) == joined.members[0].place_of(1)
     with pytest.raises(KeyError, match="right/txt"):
         joined.read(1, "right/txt")
 
@@ -57,5 +57,5 @@ def test_a_row_with_a_sample_that_does_not_exist_is_an_error(joined: JoinedDatas
 def test_a_closed_join_opens_its_shards_again(joined: JoinedDataset) -> None:
     _ = joined.read_parts(0)
     joined.close()
-    assert [len(member.files) for member in joined.members] == [0, 0]
+    assert [len(member._files) for member in joined.members] == [0, 0]
     assert joined.read_parts(0) == {"left/txt": b"left/1", "right/txt": b"right/1"}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from loader.dataset.opening import folder_at
+from loader.dataset.split_parts import open_filter
 from loader.errors import ConfigError, StorageError
 from loader.format.filters.build import build_filter_index
 from loader.format.filters.files import FilterFiles, filter_names
@@ -25,7 +26,7 @@ def prepare(folder: Path) -> PrepareReport:
 
 def kept(folder: Path, name: str = "some") -> list[str]:
     opened = folder_at(folder)
-    rows = opened.open_filter(name)
+    rows = open_filter(opened, name)
     return [opened.index.full_key(number) for number in rows.numbers(np.arange(len(rows))).tolist()]
 
 
@@ -81,7 +82,7 @@ def test_a_filter_whose_shards_have_another_order_than_the_index_moves_right(fol
     files.write(counts, iter([np.array([9, 14, 24, 25, 33, 34])]))
     shard_path(folder, 1).unlink()
     assert not [warning for warning in prepare(folder).warnings if "filter" in warning]
-    rows = folder_at(folder).open_filter("some")
+    rows = open_filter(folder_at(folder), "some")
     assert rows.numbers(np.arange(len(rows))).tolist() == [3, 4, 14, 29]
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from loader.dataset.dataset import Dataset
 from loader.dataset.opening import folder_at
+from loader.dataset.split_parts import excluded_samples, is_excluded, samples_of_part
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format import worker_pool
 from loader.format.dataset_ref import DatasetRef
@@ -49,18 +50,18 @@ def test_the_parts_of_samples_are_read_from_their_shards(folder: Path) -> None:
     dataset.close()
     assert dataset.read_parts(3) == {"txt": b"c"}
     assert dataset.path == str(folder)
-    assert dataset.meta_folder == str(folder / ".nv-meta")
+    assert dataset.documents.folder == str(folder / ".nv-meta")
 
 
 def test_a_split_part_is_ranges_of_samples_without_excluded_shards(folder: Path) -> None:
-    assert folder_at(folder).samples_of_part("train") == [range(2), range(2, 3)]
+    assert samples_of_part(folder_at(folder), "train") == [range(2), range(2, 3)]
     split = folder / ".nv-meta" / "split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [a.tar, c.tar/c]"))
     dataset = folder_at(folder)
-    assert dataset.samples_of_part("train") == [range(2, 3)]
-    assert dataset.samples_of_part("val") == [range(3, 4)]
+    assert samples_of_part(dataset, "train") == [range(2, 3)]
+    assert samples_of_part(dataset, "val") == [range(3, 4)]
     with pytest.raises(ConfigError, match="there is no split part 'test'; there are: train, val"):
-        dataset.samples_of_part("test")
+        samples_of_part(dataset, "test")
 
 
 def exclude(folder: Path, *names: str) -> Dataset:
@@ -71,10 +72,10 @@ def exclude(folder: Path, *names: str) -> Dataset:
 
 def test_excluded_shards_keep_their_place_among_the_samples_of_a_part_where_they_are_asked_for(folder: Path) -> None:
     dataset = exclude(folder, "a.tar", "c.tar/c")
-    assert dataset.samples_of_part("train", excluded_shards=True) == [range(2), range(2, 3)]
-    assert dataset.samples_of_part("train", excluded_shards=False) == [range(2, 3)]
+    assert samples_of_part(dataset, "train", excluded_shards=True) == [range(2), range(2, 3)]
+    assert samples_of_part(dataset, "train", excluded_shards=False) == [range(2, 3)]
     with pytest.raises(ConfigError, match="no split part 'test'"):
-        dataset.samples_of_part("test", excluded_shards=True)
+        samples_of_part(dataset, "test", excluded_shards=True)
 
 
 @pytest.mark.parametrize(
@@ -93,14 +94,14 @@ def test_the_numbers_of_excluded_samples_ascend_each_once(
     folder: Path, names: tuple[str, ...], expected: list[int]
 ) -> None:
     dataset = exclude(folder, *names)
-    found = dataset.excluded_samples()
+    found = excluded_samples(dataset)
     assert (found.dtype, found.tolist()) == (np.dtype(np.int64), expected)
-    assert [sample for sample in range(4) if dataset.is_excluded(sample)] == expected
+    assert [sample for sample in range(4) if is_excluded(dataset, sample)] == expected
 
 
 def test_a_dataset_without_a_split_file_excludes_nothing(folder: Path) -> None:
     (folder / ".nv-meta" / "split.yaml").unlink()
-    assert folder_at(folder).excluded_samples().tolist() == []
+    assert excluded_samples(folder_at(folder)).tolist() == []
 
 
 def test_excluded_samples_are_read_once_from_the_split_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +116,7 @@ def test_excluded_samples_are_read_once_from_the_split_file(folder: Path, monkey
         return real(config)
 
     monkeypatch.setattr(SplitConfig, "excluded_samples", excluded_samples)
-    assert [dataset.is_excluded(sample) for sample in range(4)] == [False, True, True, False]
+    assert [is_excluded(dataset, sample) for sample in range(4)] == [False, True, True, False]
     assert len(calls) == 1
 
 
@@ -124,26 +125,26 @@ def test_a_split_file_that_is_refused_is_read_once(folder: Path) -> None:
     (folder / ".nv-meta/split.yaml").write_text("split_parts: [")
     for _ in range(2):
         with pytest.raises(ConfigError, match="not plain YAML"):
-            _ = dataset.split
+            _ = dataset.documents.split
         (folder / ".nv-meta/split.yaml").write_text("split_parts: {train: [a.tar]}")
-    assert folder_at(folder).samples_of_part("train") == [range(2)]
+    assert samples_of_part(folder_at(folder), "train") == [range(2)]
 
 
 def test_the_split_file_in_force_is_the_one_that_is_read(folder: Path) -> None:
     meta = folder / ".nv-meta"
-    assert folder_at(folder).split_file == "split.yaml"
+    assert folder_at(folder).documents.split_file == "split.yaml"
     (meta / "split.json").write_text('{"split_parts": {"all": ["a.tar"]}}')
-    assert folder_at(folder).split_file == "split.yaml"
+    assert folder_at(folder).documents.split_file == "split.yaml"
     (meta / "split.yaml").unlink()
     dataset = folder_at(folder)
-    assert dataset.split_file == "split.json"
-    assert dataset.samples_of_part("all") == [range(2)]
+    assert dataset.documents.split_file == "split.json"
+    assert samples_of_part(dataset, "all") == [range(2)]
     with pytest.raises(ConfigError, match="there are: all") as caught:
-        dataset.samples_of_part("train")
+        samples_of_part(dataset, "train")
     assert caught.value.at == str(meta / "split.json")
     (meta / "split.json").unlink()
-    assert folder_at(folder).split_file is None
-    assert folder_at(DatasetRef.at(folder, split_config="other.yaml")).split_file is None
+    assert folder_at(folder).documents.split_file is None
+    assert folder_at(DatasetRef.at(folder, split_config="other.yaml")).documents.split_file is None
 
 
 def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_part(folder: Path) -> None:
@@ -158,9 +159,9 @@ def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_part(folder: Path) -> N
 def test_without_a_split_file_there_are_no_parts(folder: Path) -> None:
     (folder / ".nv-meta" / "split.yaml").unlink()
     dataset = folder_at(folder)
-    assert dataset.split is None
+    assert dataset.documents.split is None
     with pytest.raises(ConfigError, match="there are: none"):
-        dataset.samples_of_part("train")
+        samples_of_part(dataset, "train")
 
 
 def test_a_file_of_another_format_is_no_folder_to_prepare(tmp_path: Path) -> None:
@@ -172,43 +173,43 @@ def test_a_file_of_another_format_is_no_folder_to_prepare(tmp_path: Path) -> Non
 
 def test_files_asked_for_by_name_must_be_there(folder: Path) -> None:
     dataset = folder_at(DatasetRef.at(folder, split_config="other.yaml", dataset_config="another.yaml"))
-    for ask in (lambda: dataset.split, lambda: dataset.config):
+    for ask in (lambda: dataset.documents.split, lambda: dataset.documents.config):
         with pytest.raises(ConfigError, match="there is no such file"):
             ask()
-    assert folder_at(folder).config is None
+    assert folder_at(folder).documents.config is None
 
 
 def test_the_split_file_that_the_dataset_file_names_replaces_any_other(folder: Path) -> None:
     meta = folder / ".nv-meta"
     (meta / "small.yaml").write_text("split_parts: {train: [b.tar]}\n")
     (meta / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_config: small.yaml\n")
-    assert folder_at(folder).split_file == "small.yaml"
-    config = folder_at(folder).config
+    assert folder_at(folder).documents.split_file == "small.yaml"
+    config = folder_at(folder).documents.config
     assert config is not None
     assert "split_config: small.yaml\n" in format_dataset_config(config)
     with pytest.warns(UserWarning, match=r"split_config='split\.json' has no effect: .* names 'small\.yaml'"):
-        assert folder_at(DatasetRef.at(folder, split_config="split.json")).split_file == "small.yaml"
+        assert folder_at(DatasetRef.at(folder, split_config="split.json")).documents.split_file == "small.yaml"
     (meta / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_config: 3\n")
     with pytest.raises(ConfigError, match=r"split_config: expected the name of a file in .*, found 3"):
-        _ = folder_at(folder).split
+        _ = folder_at(folder).documents.split
 
 
 def test_the_split_part_that_the_dataset_file_names_is_loaded_instead_of_any_other(folder: Path) -> None:
     (folder / ".nv-meta" / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_part: val\n")
     dataset = folder_at(folder)
-    assert dataset.loaded_part("val") == "val"
-    assert dataset.loaded_part(ALL_PARTS) == ALL_PARTS
+    assert dataset.documents.loaded_part("val") == "val"
+    assert dataset.documents.loaded_part(ALL_PARTS) == ALL_PARTS
     with pytest.warns(UserWarning, match=r"split_part='train' has no effect: .*dataset\.yaml names 'val'"):
-        assert dataset.loaded_part("train") == "val"
+        assert dataset.documents.loaded_part("train") == "val"
     (folder / ".nv-meta" / "dataset.yaml").write_text("__class__: CrudeWebdataset\nsplit_part: [val]\n")
     with pytest.raises(ConfigError, match=r"split_part: expected the name of a split part, found \['val'\]"):
-        folder_at(folder).loaded_part("train")
+        folder_at(folder).documents.loaded_part("train")
 
 
 def test_the_dataset_file_of_a_name_is_read(folder: Path) -> None:
     text = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
     (folder / ".nv-meta" / "other.yaml").write_text(text)
-    config = folder_at(DatasetRef.at(folder, dataset_config="other.yaml")).config
+    config = folder_at(DatasetRef.at(folder, dataset_config="other.yaml")).documents.config
     assert config is not None
     assert config.crude
 

@@ -48,6 +48,8 @@ from loader.format.columns.column import write_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
 from loader.format.jsonl.index import prepare_jsonl
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
 from loader.inspect import PreviewRequest, open_views
 from loader.notebook.browse_frame import BrowseFrame
 from loader.samples.sample_html import MAX_PAGE_BYTES
@@ -334,6 +336,45 @@ def test_a_changed_shard_is_an_error_of_its_samples(copied: Path) -> None:
         with pytest.raises(FormatError, match="changed"):
             read()
     assert dataset[5].text == "text 5"
+
+
+def test_a_meta_folder_describes_the_folder_of_a_tar_file_and_not_the_file(tmp_path: Path) -> None:
+    write_shard(tmp_path / "ds" / "a.tar", {f"{n}": {"txt": b"text %d" % n} for n in range(3)})
+    meta = str(tmp_path / "meta")
+    run_prepare(PreparePlan(path=str(tmp_path / "ds"), meta_folder=meta))
+    assert open_dataset(tmp_path / "ds", meta_folder=meta).parts(2) == {"txt": b"text 2"}
+    with pytest.raises(ConfigError, match="expected no meta_folder: these data have no .nv-meta") as caught:
+        open_dataset(tmp_path / "ds" / "a.tar", meta_folder=meta)
+    assert caught.value.hint == "run energon prepare, and open the folder"
+    assert len(open_dataset(tmp_path / "ds" / "a.tar")) == 3
+
+
+FEW_FILES = """
+import os, resource, sys
+from loader import WorkerConfig, get_savable_loader, get_train_dataset, open_dataset
+open_files = len(os.listdir("/proc/self/fd"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+dataset = open_dataset(sys.argv[1])
+assert [dataset.parts(number)["txt"] for number in range(len(dataset))] == [b"%d" % n for n in range(120)]
+config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+options = dict(batch_size=4, shuffle_buffer_size=None, max_samples_per_sequence=None, repeat=False)
+batches = get_savable_loader(get_train_dataset(sys.argv[1], worker_config=config, **options))
+print(sorted(int(text) for batch in batches for text in batch["txt"]) == [*range(120)])
+"""
+
+
+def test_a_mix_has_more_datasets_than_a_process_may_open_files(tmp_path: Path) -> None:
+    lines = ["__module__: megatron.energon", "__class__: MetadatasetV2", "splits:", "  train:", "    blend_epochized:"]
+    for number in range(120):
+        write_shard(tmp_path / f"{number}" / "a.tar", {"0": {"txt": b"%d" % number}})
+        crude = {"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"}
+        split = SplitRequest(ratio={"train": 1.0})
+        run_prepare(PreparePlan(path=str(tmp_path / f"{number}"), workers=1, split=split, files=crude))
+        lines += [f"      - path: ./{number}", "        repetitions: 1"]
+    (tmp_path / "mix.yaml").write_text("\n".join(lines))
+    command = [sys.executable, "-c", FEW_FILES, str(tmp_path / "mix.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr[-2000:]) == ("True\n", "")
 
 
 def test_a_damaged_tar_file_that_is_not_prepared_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

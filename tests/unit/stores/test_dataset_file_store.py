@@ -200,7 +200,7 @@ def test_threads_read_while_shards_are_closed_behind_them(tmp_path: Path) -> Non
     folder = write(tmp_path / "dataset", **shards)
     store = DatasetFileStore(folder)
     opened = store._dataset()
-    opened.files = OpenFiles(2)
+    opened._files = OpenFiles(2)
     faults: list[object] = []
 
     def read(first: int) -> None:
@@ -218,7 +218,7 @@ def test_threads_read_while_shards_are_closed_behind_them(tmp_path: Path) -> Non
     for thread in threads:
         thread.join()
     assert not faults
-    assert len(opened.files) == 2
+    assert len(opened._files) == 2
     if os.path.isdir("/proc/self/fd"):  # not on macOS
         assert len([1 for fd in os.listdir("/proc/self/fd") if _target(fd).startswith(f"{folder}/")]) == 2
 

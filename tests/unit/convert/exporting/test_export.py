@@ -69,8 +69,8 @@ def test_a_hugging_face_dataset_decodes_pictures_and_keeps_splits(folder: Path, 
     rows = sorted((row for part in loaded.values() for row in part), key=lambda row: row["__key__"])
     assert [row["__key__"] for row in rows] == full_keys(folder)
     opened = folder_at(folder)
-    assert opened.split is not None
-    assert {row["__key__"].partition("/")[0] for row in loaded["val"]} == {*opened.split.split_parts["val"]}
+    assert opened.documents.split is not None
+    assert {row["__key__"].partition("/")[0] for row in loaded["val"]} == {*opened.documents.split.split_parts["val"]}
     for number, row in enumerate(rows):
         assert (row["cls"], row["txt"], json.loads(row["json"])) == (number, f"nümber {number}", {"n": number})
         (tmp_path / "x.jpg").write_bytes(picture(number))

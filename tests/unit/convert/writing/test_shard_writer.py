@@ -52,7 +52,7 @@ def test_the_end_of_the_block_makes_a_dataset_without_a_scan(tmp_path: Path) -> 
     assert texts(tmp_path / "ds") == {key: f"text {key}" for key in numbered(0, 25)}
     assert [*shards(tmp_path / "ds")] == [f"shard_{number:06d}.tar" for number in range(3)]
     assert not (tmp_path / "ds/.nv-meta/.writing").exists()
-    assert [*folder_at(tmp_path / "ds").split.split_parts] == ["train"]  # type: ignore[union-attr]
+    assert [*folder_at(tmp_path / "ds").documents.split.split_parts] == ["train"]  # type: ignore[union-attr]
 
 
 def test_the_same_samples_make_the_same_bytes(tmp_path: Path) -> None:
@@ -227,9 +227,9 @@ def test_a_field_map_is_read_backwards(tmp_path: Path) -> None:
     parts = folder.read_parts(0)
     assert json.loads(parts["json"]) == {"texts": {"short": "a cat"}}
     assert parts["png"].startswith(b"\x89PNG")
-    assert folder.config is not None
-    assert folder.config.field_map is not None
-    assert folder.config.field_map.expressions() == fields
+    assert folder.documents.config is not None
+    assert folder.documents.config.field_map is not None
+    assert folder.documents.config.field_map.expressions() == fields
     with pytest.raises(ConfigError, match="there is no sample type 'CaptionSample'"):
         ShardWriter(tmp_path, sample_type="CaptionSample")
 

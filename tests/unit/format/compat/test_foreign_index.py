@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from loader.dataset.opening import folder_at
+from loader.dataset.tar import tar_index
 from loader.errors import FormatError, StorageError
 from loader.format.compat import foreign_index as foreign_index_module
 from loader.format.compat.foreign_index import build_foreign_index
@@ -137,7 +138,7 @@ def test_an_index_is_built_once(dataset: LocalStorage, scans: list[str], caplog:
     first = build_foreign_index(dataset, COUNTS)
     caplog.clear()
     assert described(build_foreign_index(dataset, COUNTS)) == described(first)
-    assert described(folder_at(dataset.path("")).tar_index) == RIGHT
+    assert described(tar_index(folder_at(dataset.path("")))) == RIGHT
     assert caplog.text == ""
 
 
@@ -270,7 +271,7 @@ def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(
     assert sorted(dataset.local_path().rglob("*")) == before
     (folder,) = (cache / "energon").iterdir()
     assert (folder / INDEX_FOLDER / str(uuid.UUID(int=7)) / "layout.json").exists()
-    assert described(folder_at(root).tar_index) == RIGHT
+    assert described(tar_index(folder_at(root))) == RIGHT
     # After another prepare it is another dataset.
     dataset.local_path(INDEX_UUID).write_text(str(uuid.UUID(int=8)))
     assert build_foreign_index(dataset, COUNTS).uuid == str(uuid.UUID(int=8))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from loader import EPath, build_filter_index, build_filter_index_from_shard_indexes
+from loader.dataset import split_parts
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, EnergonError, FormatError, StorageError
 from loader.format.dataset_ref import DatasetRef
@@ -32,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def kept(folder: Path, name: str) -> list[int]:
-    rows = folder_at(folder).open_filter(name)
+    rows = split_parts.open_filter(folder_at(folder), name)
     found: list[int] = rows.numbers(np.arange(len(rows))).tolist()
     return found
 
@@ -162,7 +163,7 @@ def test_damaged_and_stale_filters_are_refused(folder: Path, damage: object, mes
     build_filter_index(folder, "odd", [1, 3, 17])
     damage(folder / ".nv-meta")  # type: ignore[operator]
     with pytest.raises(FormatError, match=message) as caught:
-        folder_at(folder).open_filter("odd")
+        split_parts.open_filter(folder_at(folder), "odd")
     assert "filter_odd" in str(caught.value.shard)
     assert "build_filter_index" in str(caught.value.hint)
     report = lint_dataset(LintPlan(ref=DatasetRef(str(folder)), level="headers", workers=1))
@@ -181,7 +182,7 @@ def test_lint_checks_every_row(folder: Path) -> None:
 def test_a_missing_filter_names_the_existing_ones(folder: Path) -> None:
     build_filter_index(folder, "odd", [1])
     with pytest.raises(ConfigError, match="there is no filter 'even'; there are: odd"):
-        folder_at(folder).open_filter("even")
+        split_parts.open_filter(folder_at(folder), "even")
 
 
 def test_a_filter_of_a_dataset_that_another_tool_prepared_again_is_stale(folder: Path) -> None:
@@ -191,7 +192,7 @@ def test_a_filter_of_a_dataset_that_another_tool_prepared_again_is_stale(folder:
     del document["shard_counts"]["shard_003.tar"]
     info.write_text(json.dumps(document))
     with pytest.raises(FormatError, match="stale: it has shards that the dataset does not have: 'shard_003"):
-        folder_at(folder).open_filter("odd")
+        split_parts.open_filter(folder_at(folder), "odd")
 
 
 @pytest.fixture

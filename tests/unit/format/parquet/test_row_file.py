@@ -54,7 +54,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_row_is_a_dict_of_python_objects(tmp_path: Path) -> None:
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(20)))
     assert [reader.read_parts(number) for number in (0, 6, 7, 19)] == [row(number) for number in (0, 6, 7, 19)]
-    assert reader.records.file(0).part_names == ("id", "text", "image", "turns")
+    assert reader.index.file(0).part_names == ("id", "text", "image", "turns")
 
 
 def test_missing_values_are_none(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_announced_rows_are_decoded_with_the_first_one_of_their_group(
     monkeypatch.setattr(row_groups, "CACHED_BYTES", 1)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
-    reader.records.file(0).expect(order)
+    reader.index.file(0).expect(order)
     assert [reader.read_parts(number) for number in order.tolist()] == [row(number) for number in order.tolist()]
     assert sorted(decoded) == [0, 1, 2, 3]
     assert cache.ready_bytes == 0
@@ -166,7 +166,7 @@ def test_announced_rows_have_bounded_memory(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(row_groups, "READY_BYTES", 300)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
-    reader.records.file(0).expect(order)
+    reader.index.file(0).expect(order)
     most = 0
     for number in order.tolist():
         assert reader.read_parts(number) == row(number)
@@ -183,16 +183,16 @@ def test_announced_rows_that_are_never_read_make_room(
     path = write_rows(tmp_path / "x.parquet", range(28))
     for _ in range(20):
         reader = reader_of(path)
-        reader.records.file(0).expect(np.arange(28))
+        reader.index.file(0).expect(np.arange(28))
         reader.read_parts(0)
         reader.read_parts(27)
         assert cache.ready_bytes <= 300
     reader = reader_of(path)
     found = set()
     for _ in range(20):
-        reader.records.file(0).expect(np.arange(7))
+        reader.index.file(0).expect(np.arange(7))
         reader.read_parts(0)
-        found.add(cache.take((reader.records.file(0)._serial, 1)) is None)  # type: ignore[attr-defined]
+        found.add(cache.take((reader.index.file(0)._serial, 1)) is None)  # type: ignore[attr-defined]
     assert False in found  # rows of earlier readers did not keep all the room
     cache._ready.clear()
     cache.ready_bytes = 0
@@ -240,7 +240,7 @@ def test_a_value_that_python_cannot_hold_costs_only_its_row(tmp_path: Path, colu
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"x": column, "n": [1, 2, 3]}), path)
     reader = reader_of(path)
-    reader.records.file(0).expect(np.arange(3))
+    reader.index.file(0).expect(np.arange(3))
     for number in range(3):
         if number == bad:
             with pytest.raises(SampleError, match="column 'x' cannot be read") as caught:
@@ -248,7 +248,7 @@ def test_a_value_that_python_cannot_hold_costs_only_its_row(tmp_path: Path, colu
             assert (caught.value.key, caught.value.part) == (f"a.parquet/{bad}", "x")
         else:
             assert reader.read_parts(number)["n"] == number + 1
-    assert reader.records.file(0).fingerprint() == reader_of(path).records.file(0).fingerprint()
+    assert reader.index.file(0).fingerprint() == reader_of(path).index.file(0).fingerprint()
 
 
 def test_a_row_group_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ import pytest
 from loader.dataset.dataset import Dataset
 from loader.dataset.opening import folder_at
 from loader.dataset.query import Condition, SampleQuery, find_samples
+from loader.dataset.split_parts import samples_of_part
+from loader.dataset.tar import tar_index
 from loader.errors import ConfigError
 from loader.format.columns.column import write_column
 from loader.format.filters.build import build_filter_index
@@ -69,8 +71,8 @@ def rows(folder: Dataset) -> list[Row]:
         Row(
             {name: column.value(number) for name, column in columns.items()},
             shard=folder.index.shard_of(number).name,
-            bytes=sum(part.size_bytes for part in folder.tar_index.parts(number)),
-            sizes={part.name: part.size_bytes for part in folder.tar_index.parts(number)},
+            bytes=sum(part.size_bytes for part in tar_index(folder).parts(number)),
+            sizes={part.name: part.size_bytes for part in tar_index(folder).parts(number)},
         )
         for number in range(len(folder.index))
     ]
@@ -152,7 +154,7 @@ def test_truth_of_unknown_values_is_that_of_sql(folder: Dataset, seed: int) -> N
 
 
 def test_criteria_are_joined(folder: Dataset) -> None:
-    train = [number for part in folder.samples_of_part("train") for number in part]
+    train = [number for part in samples_of_part(folder, "train") for number in part]
     assert chosen(folder, split_parts=["train"]) == sorted(train)
     keys = [folder.index.full_key(3), folder.index.full_key(1), folder.index.key(39)]
     assert chosen(folder, keys=keys) == [1, 3, 39]

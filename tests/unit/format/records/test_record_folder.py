@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from loader.dataset.opening import folder_at
+from loader.dataset.split_parts import excluded_samples, samples_of_part
+from loader.dataset.tar import tar_index
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.dataset_ref import DatasetRef
 from loader.format.prepare.plan import PreparePlan, SplitRequest
@@ -50,7 +52,7 @@ def number_of(parts: dict[str, Any]) -> int:
 def test_a_prepared_folder_is_a_dataset(tmp_path: Path, kind: str) -> None:
     dataset = folder_at(prepared(tmp_path, kind))
     assert dataset.shard_counts == {f"s_{number}.{kind}": 10 for number in range(3)}
-    assert dataset.samples_of_part("val") == [range(20, 30)]
+    assert samples_of_part(dataset, "val") == [range(20, 30)]
     assert [number_of(dataset.read_parts(number)) for number in (0, 29, 10)] == [0, 29, 10]
     assert dataset.index.full_key(13) == f"s_1.{kind}/3"
     assert dataset.index.find(f"s_1.{kind}/3") == [13]
@@ -98,7 +100,7 @@ def test_samples_are_excluded_by_number(tmp_path: Path, kind: str) -> None:
     split = folder / ".nv-meta/split.yaml"
     excluded = [f"s_0.{kind}/3", f"s_2.{kind}", f"s_1.{kind}/99"]
     split.write_text(split.read_text().replace("exclude: []", f"exclude: {json.dumps(excluded)}"))
-    assert folder_at(folder).excluded_samples().tolist() == [3, *range(20, 30)]
+    assert excluded_samples(folder_at(folder)).tolist() == [3, *range(20, 30)]
     assert lint(folder) == [("W204", f"s_1.{kind}", "99")]
 
 
@@ -181,7 +183,7 @@ def test_choices_for_tar_shards_are_refused(tmp_path: Path, options: dict[str, A
 def test_there_are_no_names_to_look_up(tmp_path: Path) -> None:
     dataset = folder_at(prepared(tmp_path, "parquet"))
     with pytest.raises(ConfigError, match="expected a dataset of tar shards, found one of parquet files"):
-        _ = dataset.tar_index
+        _ = tar_index(dataset)
 
 
 def test_lint_builds_the_samples_of_a_typed_folder(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from loader.dataset.opening import folder_at
+from loader.dataset.tar import tar_index
 from loader.dataset.unprepared.scan import scan_first_samples, scan_tars
 from loader.dataset.unprepared.tar_folder import find_tars
 from loader.dataset.unprepared.tar_index import TarIndex
@@ -19,7 +20,7 @@ from tests.unit.inspect.prepared import prepare_captions
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_samples_are_those_of_the_dataset_to_be(tmp_path: Path, workers: int) -> None:
     write_shard(tmp_path / "sub/more.tar", {"000004": {"txt": b"again"}})
-    prepared = folder_at(prepare_captions(tmp_path)).tar_index
+    prepared = tar_index(folder_at(prepare_captions(tmp_path)))
     progress: list[tuple[int, int]] = []
     scan = scan_tars(find_tars(str(tmp_path)), workers=workers, on_progress=lambda *now: progress.append(now))
     assert progress == [(done, 5) for done in range(1, 6)]

@@ -1,0 +1,175 @@
+"""The samples of split parts and filters, and the samples that a split excludes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ConfigError
+from ..format.documents.load_request import ALL_PARTS
+from ..format.documents.messages import nearest_hint
+from ..format.documents.next_command import split_hint
+from ..format.filters.files import FilterFiles, filter_names
+from ..format.filters.rows import FilteredShard, FilterRows, open_file_filter, open_filter as open_filter_files
+from .dataset import Dataset
+from .records import SingleFile
+
+
+def is_excluded(dataset: Dataset, sample: int) -> bool:
+    """Return True if the split excludes a sample.
+
+    Args:
+        dataset: The dataset.
+        sample: Number of the sample in the index.
+
+    Raises:
+        ConfigError: The split file is invalid.
+    """
+    shard = dataset.index.shard_of(sample).name
+    if shard in dataset.documents.excluded_shards:
+        return True
+    keys = dataset.documents.excluded_keys.get(shard)
+    return keys is not None and dataset.index.key(sample) in keys
+
+
+def excluded_samples(dataset: Dataset) -> npt.NDArray[np.int64]:
+    """Return the numbers of all samples that the split excludes, ascending.
+
+    Raises:
+        ConfigError: The split file is invalid.
+    """
+    documents = dataset.documents
+    if not (documents.excluded_shards or documents.excluded_keys):
+        return np.empty(0, np.int64)
+    shards = {shard.name: shard for shard in dataset.index.shards}
+    numbers = [
+        np.arange(*_ends(dataset.index.samples_of(shards[name]))) for name in documents.excluded_shards & shards.keys()
+    ]
+    for name, keys in documents.excluded_keys.items():
+        found = [number for key in keys for number in dataset.index.find(f"{name}/{key}")]
+        numbers.append(np.array(found, dtype=np.int64))
+    return np.unique(np.concatenate([np.empty(0, np.int64), *numbers]))
+
+
+def shards_of_part(dataset: Dataset, split_part: str) -> Sequence[str]:
+    """Return the names of a split part's shards; raise a ``ConfigError`` that names all parts if it is none."""
+    parts = dataset.documents.split.split_parts if dataset.documents.split else {}
+    if split_part not in parts:
+        raise ConfigError(
+            f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}"
+            + nearest_hint(split_part, parts),
+            at=dataset.documents.split_path,
+            hint=f"name one of these, or {split_hint(dataset.path)}",
+        )
+    return parts[split_part]
+
+
+def samples_of_part(dataset: Dataset, split_part: str, *, excluded_shards: bool = False) -> list[range]:
+    """Return the numbers of the samples of a split part, one range for each shard, excluded samples included.
+
+    Args:
+        dataset: The dataset; a single file serves as every split part.
+        split_part: Name of the part: ``"train"``, ``"val"`` … or ``ALL_PARTS``.
+        excluded_shards: Also return the samples of excluded shards.
+
+    Raises:
+        ConfigError: There is no such part; the message names the existing ones. Or a range of the split file
+            reaches beyond a shard.
+    """
+    if dataset.traits.is_file:  # without a split, it serves as every split part
+        return [range(len(dataset))]
+    by_name = {shard.name: shard for shard in dataset.index.shards}
+    shards = tuple(by_name) if split_part == ALL_PARTS else shards_of_part(dataset, split_part)
+    excluded = frozenset[str]() if excluded_shards else dataset.documents.excluded_shards
+    found = {
+        name: dataset.index.samples_of(by_name[name]) for name in shards if name in by_name and name not in excluded
+    }
+    split, file = dataset.documents.split, dataset.documents.split_path
+    if split is None or split_part not in split.sample_ranges:
+        return list(found.values())
+    own = (split.samples_of(split_part, len(all_), shard=name, file=file) for name, all_ in found.items())
+    return [samples[kept.start : kept.stop] for samples, kept in zip(found.values(), own, strict=True)]
+
+
+def rows_of_part(dataset: Dataset, kept: FilterRows, split_part: str) -> list[range]:
+    """Return the rows of a filter that are samples of a split part, one range for each shard with any.
+
+    Args:
+        dataset: The dataset.
+        kept: An opened filter of this dataset.
+        split_part: Name of the part.
+
+    Raises:
+        ConfigError: There is no such part.
+    """
+    found = []
+    for samples in samples_of_part(dataset, split_part, excluded_shards=True):
+        if not len(samples):
+            continue
+        shard = dataset.index.shard_of(samples.start)
+        rows = kept.rows_of(shard.name)
+        if len(samples) < shard.samples:
+            numbers = kept.numbers(np.arange(rows.start, rows.stop))
+            rows = rows[numbers.searchsorted(samples.start) : numbers.searchsorted(samples.stop)]
+        if len(rows):
+            found.append(rows)
+    return found
+
+
+def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
+    """Return the numbers of the samples of a split part in runs of neighbours, without those of excluded shards.
+
+    Raises:
+        ConfigError: There is no such part, or its filter is missing.
+        FormatError: Its filter is damaged.
+    """
+    kept = filter_of_part(dataset, split_part)
+    if kept is None:
+        return samples_of_part(dataset, split_part)
+    rows = rows_of_part(dataset, kept, split_part)
+    numbers = np.concatenate([np.empty(0, np.int64), *(kept.numbers(np.arange(*_ends(some))) for some in rows)])
+    for shard in dataset.index.shards:
+        if shard.name in dataset.documents.excluded_shards:
+            start, stop = _ends(dataset.index.samples_of(shard))
+            numbers = numbers[(numbers < start) | (numbers >= stop)]
+    breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
+    return [range(int(run[0]), int(run[-1]) + 1) for run in np.split(numbers, breaks) if len(run)]
+
+
+def filter_of_part(dataset: Dataset, split_part: str, name: str | None = None) -> FilterRows | None:
+    """Open the filter that keeps the samples of a split part, and of another filter; None if none does.
+
+    Args:
+        dataset: The dataset.
+        split_part: Name of the part.
+        name: Name of a filter that a run uses in addition.
+
+    Raises:
+        ConfigError: There is no such filter.
+        FormatError: A filter is damaged, or of other shards.
+    """
+    own = dataset.documents.split.sample_filters.get(split_part) if dataset.documents.split else None
+    found = [open_filter(dataset, each) for each in (own, name) if each is not None]
+    return found[0].intersect(found[1]) if len(found) > 1 else found[0] if found else None
+
+
+def open_filter(dataset: Dataset, name: str) -> FilterRows:
+    """Open a filter; its files are in ``.nv-meta``, or next to a single file.
+
+    Raises:
+        ConfigError: There is no such filter.
+        FormatError: A file of it is damaged, or it is of other shards.
+    """
+    if isinstance(dataset, SingleFile):
+        return open_file_filter(dataset.storage, dataset.file, name, len(dataset))
+    first = {shard.name: shard.first_sample for shard in dataset.index.shards}
+    shards = [FilteredShard(shard, samples, first.get(shard, 0)) for shard, samples in dataset.shard_counts.items()]
+    return open_filter_files(
+        FilterFiles.of_dataset(dataset.storage, name), shards, available=filter_names(dataset.storage)
+    )
+
+
+def _ends(numbers: range) -> tuple[int, int]:
+    return numbers.start, numbers.stop

@@ -48,6 +48,8 @@ from loader.format.columns.column import write_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
 from loader.format.jsonl.index import prepare_jsonl
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
 from loader.inspect import PreviewRequest, open_views
 from loader.notebook.browse_frame import BrowseFrame
 from loader.samples.sample_html import MAX_PAGE_BYTES
@@ -341,7 +343,7 @@ def test_a_meta_folder_describes_the_folder_of_a_tar_file_and_not_the_file(tmp_p
     meta = str(tmp_path / "meta")
     run_prepare(PreparePlan(path=str(tmp_path / "ds"), meta_folder=meta))
     assert open_dataset(tmp_path / "ds", meta_folder=meta).parts(2) == {"txt": b"text 2"}
-    with pytest.raises(ConfigError, match="expected no meta_folder: these data have no .nv-meta") as caught:
+    with pytest.raises(ConfigError, match=r"expected no meta_folder: these data have no \.nv-meta") as caught:
         open_dataset(tmp_path / "ds" / "a.tar", meta_folder=meta)
     assert caught.value.hint == "run energon prepare, and open the folder"
     assert len(open_dataset(tmp_path / "ds" / "a.tar")) == 3

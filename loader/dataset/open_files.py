@@ -50,12 +50,13 @@ class OpenFiles:
                 with suppress(IndexError):  # another thread has dropped it
                     pool = _opened.popleft()()
                     if pool is not None:
-                        pool._drop_first()
+                        pool.drop_first()
         while not self._is_common and len(self._files) >= self._most:
-            self._drop_first()
+            self.drop_first()
         return self._files.setdefault(key, file)
 
-    def _drop_first(self) -> None:
+    def drop_first(self) -> None:
+        """Drop the file that was opened first."""
         with suppress(KeyError, RuntimeError, StopIteration):  # another thread has changed the files
             self._files.pop(next(iter(self._files)))
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import resource
+from collections import deque
 from collections.abc import Hashable
 from contextlib import suppress
-from weakref import WeakSet
+from weakref import ref
 
 from ..storage import ReadableFile
 
 _MAX_OPEN = 4096  # more than a run reads from at a time
 _MIN_OPEN = 16  # a lower limit would open files again and again
-_DIVIDED_SHARE = 16
-_MIN_DIVIDED = 4  # where a process may open 64 files, Python itself needs some
+_COMMON_SHARE = 16
+_MIN_COMMON = 4  # where a process may open 64 files, Python itself needs some
 
 
 class OpenFiles:
@@ -24,14 +25,13 @@ class OpenFiles:
     Args:
         most: Largest number of open files; None for a share of the process's limit, at most 4,096.
         share: The share is one of so many, since torch also passes tensors as files. By default, all such pools of the
-            process divide a sixteenth: a metadataset opens many datasets.
+            process have a sixteenth in common: a metadataset may open more datasets than a process may open files.
     """
 
     def __init__(self, most: int | None = None, *, share: int | None = None) -> None:
-        self._divided = most is None and share is None
-        if most is None and share is None:
-            _dividing.add(self)
-            most = max(_MIN_DIVIDED, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _DIVIDED_SHARE)
+        self._is_common = most is None and share is None
+        if self._is_common:
+            most = max(_MIN_COMMON, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _COMMON_SHARE)
         if most is None:
             most = min(_MAX_OPEN, max(_MIN_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // (share or 1)))
         self._most = most
@@ -44,11 +44,21 @@ class OpenFiles:
 
     def add(self, key: Hashable, file: ReadableFile) -> ReadableFile:
         """Add an open file, and return it; if another thread was faster, return that thread's."""
-        most = max(1, self._most // len(_dividing)) if self._divided else self._most
-        while len(self._files) >= most:
-            with suppress(KeyError, RuntimeError, StopIteration):  # another thread has changed the files
-                self._files.pop(next(iter(self._files)))
+        if self._is_common:
+            _opened.append(ref(self))
+            while len(_opened) > self._most:
+                with suppress(IndexError):  # another thread has dropped it
+                    pool = _opened.popleft()()
+                    if pool is not None:
+                        pool.drop_first()
+        while not self._is_common and len(self._files) >= self._most:
+            self.drop_first()
         return self._files.setdefault(key, file)
+
+    def drop_first(self) -> None:
+        """Drop the file that was opened first."""
+        with suppress(KeyError, RuntimeError, StopIteration):  # another thread has changed the files
+            self._files.pop(next(iter(self._files)))
 
     def drop(self, key: Hashable) -> None:
         """Drop the file of a key, if it is open."""
@@ -59,5 +69,5 @@ class OpenFiles:
         self._files.clear()
 
 
-_dividing: WeakSet[OpenFiles] = WeakSet()
-"""The pools that divide one share of the process's limit."""
+_opened: deque[ref[OpenFiles]] = deque()
+"""The pool of each file that was added to a pool of the common share, in the order in which they were added."""

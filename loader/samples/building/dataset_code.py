@@ -323,12 +323,13 @@ class SampleRecipe:
         """
         if config is None:
             return cls()
-        return cls(
-            sample_class=sample_class_of(config, trust_code=code.trust_code),
+        return cls.of_arguments(
+            sample_class_of(config, trust_code=code.trust_code),
             field_map=config.field_map,
-            loader=code.function(config.sample_loader),
-            part_filter=_part_filter(config.field_map, config.part_filter, code),
+            sample_loader=config.sample_loader,
+            part_filter=config.part_filter,
             subflavors=config.subflavors,
+            code=code,
         )
 
     @classmethod
@@ -336,7 +337,7 @@ class SampleRecipe:
         cls,
         sample_class: type[Any],
         *,
-        field_map: Mapping[str, str] | None,
+        field_map: FieldMap | Mapping[str, str] | None,
         sample_loader: str | Callable[..., Any] | None,
         part_filter: str | Sequence[str] | Callable[[str], Any] | None,
         subflavors: Mapping[str, Any],
@@ -348,14 +349,18 @@ class SampleRecipe:
             TrustError: A file of the dataset is named, and the caller does not trust the dataset.
             ConfigError: A file or function that is named does not exist, or the field map is invalid.
         """
-        fields = None if field_map is None else parse_field_map(dict(field_map), file="the field map")
-        wanted = part_filter if part_filter is None or isinstance(part_filter, str) else _names_or_test(part_filter)
+        if field_map is not None and not isinstance(field_map, FieldMap):
+            field_map = parse_field_map(dict(field_map), file="the field map")
+        loader = code.function(sample_loader)
+        wanted: PartFilter | None
+        if field_map is not None:
+            wanted = field_map.part_names()
+        elif part_filter is None or isinstance(part_filter, str) or callable(part_filter):
+            wanted = code.function(part_filter)
+        else:
+            wanted = frozenset(part_filter)
         return cls(
-            sample_class=sample_class,
-            field_map=fields,
-            loader=code.function(sample_loader),
-            part_filter=_part_filter(fields, wanted, code),
-            subflavors=subflavors,
+            sample_class=sample_class, field_map=field_map, loader=loader, part_filter=wanted, subflavors=subflavors
         )
 
     def completed(
@@ -391,7 +396,7 @@ class SampleRecipe:
             return self
         return SampleRecipe.of_arguments(
             sample_type if describes_fields and sample_type is not None else self.sample_class,
-            field_map=used.get("field_map") or (None if self.field_map is None else self.field_map.expressions()),
+            field_map=used.get("field_map") or self.field_map,
             sample_loader=used.get("sample_loader") or self.loader,
             part_filter=used.get("part_filter"),
             subflavors=self.subflavors,
@@ -420,17 +425,3 @@ def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
         own: type[Any] = getattr(types, config.sample_type)
         return own
     return checked_sample_class(find_class(config.module, config.sample_type, trust_code=trust_code))
-
-
-def _names_or_test(given: Sequence[str] | Callable[[str], Any]) -> tuple[str, ...] | Callable[[str], Any]:
-    return given if callable(given) else tuple(given)
-
-
-def _part_filter(
-    field_map: FieldMap | None,
-    given: str | tuple[str, ...] | Callable[[str], Any] | None,
-    code: DatasetCode,
-) -> PartFilter | None:
-    if field_map is not None:
-        return field_map.part_names()
-    return frozenset(given) if isinstance(given, tuple) else code.function(given)

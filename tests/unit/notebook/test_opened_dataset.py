@@ -343,7 +343,7 @@ def test_a_meta_folder_describes_the_folder_of_a_tar_file_and_not_the_file(tmp_p
     meta = str(tmp_path / "meta")
     run_prepare(PreparePlan(path=str(tmp_path / "ds"), meta_folder=meta))
     assert open_dataset(tmp_path / "ds", meta_folder=meta).parts(2) == {"txt": b"text 2"}
-    with pytest.raises(ConfigError, match="expected no meta_folder: these data have no .nv-meta") as caught:
+    with pytest.raises(ConfigError, match=r"expected no meta_folder: these data have no \.nv-meta") as caught:
         open_dataset(tmp_path / "ds" / "a.tar", meta_folder=meta)
     assert caught.value.hint == "run energon prepare, and open the folder"
     assert len(open_dataset(tmp_path / "ds" / "a.tar")) == 3
@@ -610,4 +610,4 @@ def test_many_datasets_share_the_files_that_a_process_may_open(monkeypatch: pyte
     for pool in pools:
         for number in range(100):
             pool.add(number, io.BytesIO())  # type: ignore[arg-type] # any object
-    assert sum(map(len, pools)) < 512
+    assert sum(map(len, pools)) <= 1024 // 16

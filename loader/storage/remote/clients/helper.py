@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, BinaryIO
 
 from ....errors import EnergonError, StorageError
 from ..failures import RequestFailure
@@ -16,12 +15,13 @@ from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
 from .choice import client_of, use_rust_here
 from .client import ClientObject, ObjectClient
+from .helper_client import read_message, write_message
 
 _THREADS = 64  # requests at a time, of all buckets together
 
 
 class _Server:
-    def __init__(self, answers: Connection) -> None:
+    def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers
         self._writing = threading.Lock()
         self._listings: dict[int, Iterator[Sequence[ClientObject]]] = {}
@@ -42,7 +42,7 @@ class _Server:
             cause = redact_urls(f"{type(error).__name__}: {error}")
             answer = StorageError(f"the helper process failed: {cause}", path=str(url))
         with self._writing:
-            self._answers.send((number, answer))
+            write_message(self._answers, (number, answer))
             self.unanswered -= 1
 
     def _result(self, client: ObjectClient, method: str, *arguments: Any, **keywords: Any) -> Any:
@@ -66,14 +66,14 @@ def main() -> None:
     """Answer requests until the parent has ended."""
     use_rust_here()
     parent = os.getppid()
-    requests = Connection(os.dup(0), writable=False)
-    answers = Connection(os.dup(1), readable=False)
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # prints of libraries must not get between the answers
     server = _Server(answers)
     threads = ThreadPoolExecutor(_THREADS)
     while True:
         try:
-            request = requests.recv()
+            request = read_message(requests)
         except EOFError:
             while server.unanswered and os.getppid() == parent:  # it may have started another helper
                 time.sleep(0.05)

@@ -24,8 +24,8 @@ _MAX_PICKLES = 32 << 10  # bytes of a bundle; a pipe has room for 64 KiB, so the
 _ALIGNMENT = 64  # bytes, as the allocators of torch and numpy align
 
 PackedBundle = tuple[list[tuple[bytes, int]], Any, list[tuple[int, int]]]
-"""The pickle of each message with the number of byte ranges that it refers to; the shared memory (a segment, a tensor, or
-None); and the half-open byte ranges of it, in order. A pickle without room in the pipe is the last range of its message
+"""The pickle of each message with the number of byte ranges that it refers to; the shared memory (a segment, a tensor,
+or None); and its half-open byte ranges, in order. A pickle without room in the pipe is the last range of its message
 instead, and its bytes here are empty."""
 
 

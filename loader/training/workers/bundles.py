@@ -52,11 +52,11 @@ _MEASURED = 16  # messages between two settings of the size of bundles
 
 
 class _SentBundle(NamedTuple):
-    """What a worker sends at a time.
+    """One transmission of a worker: packed messages and what it measured.
 
     Attributes:
         messages: The packed messages.
-        batches: The number of messages that are no empty turns.
+        batches: Number of messages other than empty turns.
         is_last: No bundle follows.
         counts: What the worker did since it sent counts last; None if it sends none now.
     """

@@ -39,12 +39,11 @@ from ...transport.message import BundlePacker, PackedBundle, unpack_bundle
 from ...transport.segments import SegmentFlags, SegmentPool
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
-from .rank_signals import RankSignals, blocked_signals
 from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
-from .worker_process import Pipes, WorkerEnded, WorkerProcess, end_workers
+from .worker_process import Pipes, RankSignals, WorkerEnded, WorkerProcess, blocked_signals, end_workers
 
 _MAX_MESSAGES = 32  # in a bundle
 _BUNDLE_S = 0.002  # the time in which the rank uses up a bundle

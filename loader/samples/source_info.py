@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from copyreg import __newobj__  # type: ignore[attr-defined] # not in its stub
 from typing import Any, NamedTuple, TypeVar
 
 from ..errors import escape_controls
@@ -46,6 +47,9 @@ class SourceInfo(_SourceFields):
             return path
         text = os.fspath(path)
         return EPath(text) if os.path.isabs(text) or "://" in text else path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return __newobj__, (type(self), *self)  # a worker pickles one for each sample; Python's default takes longer
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, SourceInfo):

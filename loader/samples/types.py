@@ -7,6 +7,7 @@ Boxes are tensors of shape (N, 4) or (N, 5): x, y, width, height and, where know
 
 from __future__ import annotations
 
+from copyreg import __newobj__  # type: ignore[attr-defined] # not in its stub
 from dataclasses import field, fields
 from types import NoneType
 from typing import Any, Self
@@ -38,6 +39,10 @@ class CrudeSample(SummaryMixin, dict[str, Any]):
         if name == "__tags__":
             return self["__subflavors__"]
         raise KeyError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A worker pickles one for each sample; Python's default takes longer.
+        return __newobj__, (type(self),), self.__getstate__(), None, iter(self.items())
 
 
 @edataclass

@@ -1,4 +1,4 @@
-"""Messages between processes: all large tensors and arrays of a message in one piece of shared memory.
+"""Bundles of messages between processes: all their large tensors and arrays in one piece of shared memory.
 
 torch shares each tensor separately, which costs a file, a mapping and a handshake between the processes for each. It
 sends arrays through a pipe. The package's docstring lists the invariants.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
+from itertools import islice
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -18,74 +20,102 @@ from torch.storage import UntypedStorage
 from .segments import SegmentFlags, SegmentPool, view_of_segment
 
 _MIN_BYTES = 2048  # smaller contents travel in the pickle
-_MAX_PICKLE = 32 << 10  # bytes; larger ones travel in shared memory, too
+_MAX_PICKLES = 32 << 10  # bytes of a bundle; a pipe has room for 64 KiB, so the rest travels in shared memory, too
 _ALIGNMENT = 64  # bytes, as the allocators of torch and numpy align
 
-PackedMessage = tuple[bytes, Any, list[tuple[int, int]]]
-"""The pickle; the shared memory (a segment, a tensor, or None); and the half-open byte ranges of it that the pickle
-refers to, in order. A large pickle is in the last range instead, and the first item is empty."""
+PackedBundle = tuple[list[tuple[bytes, int]], Any, list[tuple[int, int]]]
+"""The pickle of each message with the number of byte ranges that it refers to; the shared memory (a segment, a tensor,
+or None); and its half-open byte ranges, in order. A pickle without room in the pipe is the last range of its message
+instead, and its bytes here are empty."""
 
 
-def pack_message(message: Any, pool: SegmentPool | None = None) -> PackedMessage:
-    """Pack a message of a worker; copies the contents of tensors and arrays.
+class BundlePacker:
+    """Packs the messages of a worker; copies the contents of their tensors and arrays.
 
-    Args:
-        message: Any object that pickles.
-        pool: The segments of the worker. None, or a pool without a free segment, uses torch's shared memory.
+    Each message has a pickle of its own, so that the rank unpacks it when it is used: objects that exist for the time
+    of one batch only are freed before Python's garbage collector would look at them.
     """
-    stream = io.BytesIO()
-    contents: list[memoryview] = []
-    ranges: list[tuple[int, int]] = []
 
-    def stays_in_pickle(buffer: pickle.PickleBuffer) -> bool:
+    def __init__(self) -> None:
+        self._pickles: list[tuple[bytes, int]] = []
+        self._room = _MAX_PICKLES
+        self._contents: list[memoryview] = []
+        self._stream = io.BytesIO()
+        self._pickler = _Pickler(self._stream, pickle.HIGHEST_PROTOCOL, True, self._stays_in_pickle)
+
+    def add(self, message: Any) -> None:
+        """Add a message: any object that pickles. One that does not raises an error, and is not added."""
+        before = len(self._contents)
+        try:
+            self._pickler.dump(message)
+        except BaseException:
+            del self._contents[before:]
+            raise
+        finally:
+            pickled = self._stream.getvalue()
+            self._stream.seek(0)
+            self._stream.truncate()
+            self._pickler.clear_memo()
+        if len(pickled) > self._room:
+            self._contents.append(memoryview(pickled))
+            pickled = b""
+        self._room -= len(pickled)
+        self._pickles.append((pickled, len(self._contents) - before))
+
+    def _stays_in_pickle(self, buffer: pickle.PickleBuffer) -> bool:
         raw = buffer.raw()
         if raw.nbytes < _MIN_BYTES or raw.readonly:
             return True
-        start = -(-ranges[-1][1] // _ALIGNMENT) * _ALIGNMENT if ranges else 0
-        ranges.append((start, start + raw.nbytes))
-        contents.append(raw)
+        self._contents.append(raw)
         return False
 
-    _Pickler(stream, pickle.HIGHEST_PROTOCOL, True, stays_in_pickle).dump(message)
-    pickled = stream.getvalue()
-    if len(pickled) > _MAX_PICKLE:  # a pipe has room for 64 KiB
-        stays_in_pickle(pickle.PickleBuffer(bytearray(pickled)))
-        pickled = b""
-    if not ranges:
-        return pickled, None, ranges
-    shared: Any
-    taken = pool.take(ranges[-1][1]) if pool is not None else None
-    if taken is not None:
-        shared, memory = taken[0], memoryview(taken[1])
-    else:
-        shared = _new_shared_tensor(ranges[-1][1])
-        memory = memoryview(shared.numpy())
-    for (start, stop), content in zip(ranges, contents, strict=True):
-        memory[start:stop] = content
-    memory.release()
-    return pickled, shared, ranges
+    def pack(self, pool: SegmentPool | None = None) -> PackedBundle:
+        """Return the bundle of the messages.
+
+        Args:
+            pool: The segments of the worker. None, or a pool without a free segment, uses torch's shared memory.
+        """
+        ranges: list[tuple[int, int]] = []
+        for content in self._contents:
+            start = -(-ranges[-1][1] // _ALIGNMENT) * _ALIGNMENT if ranges else 0
+            ranges.append((start, start + content.nbytes))
+        if not ranges:
+            return self._pickles, None, ranges
+        shared: Any
+        taken = pool.take(ranges[-1][1]) if pool is not None else None
+        if taken is not None:
+            shared, memory = taken[0], memoryview(taken[1])
+        else:
+            shared = _new_shared_tensor(ranges[-1][1])
+            memory = memoryview(shared.numpy())
+        for (start, stop), content in zip(ranges, self._contents, strict=True):
+            memory[start:stop] = content
+        memory.release()
+        return self._pickles, shared, ranges
 
 
-def unpack_message(packed: PackedMessage, flags: SegmentFlags | None) -> Any:
-    """Unpack a message; its tensors and arrays are views of the shared memory, and writable.
+def unpack_bundle(packed: PackedBundle, flags: SegmentFlags | None) -> list[Callable[[], Any]]:
+    """Return a function for each message of a bundle, which unpacks it.
+
+    Tensors and arrays of the messages are views of the shared memory, and writable.
 
     Args:
-        packed: The result of :func:`pack_message`, received from a worker.
-        flags: The owners of segments, for the release of this message's segment. None if workers have no segments.
+        packed: The result of :meth:`BundlePacker.pack`, received from a worker.
+        flags: The owners of segments, for the release of this bundle's segment. None if workers have no segments.
     """
-    data, shared, ranges = packed
-    if shared is None:
-        return pickle.loads(data)  # noqa: S301 - of our own worker process
+    pickles, shared, ranges = packed
+    memory = memoryview(b"")
     if flags is None or isinstance(shared, torch.Tensor):
-        memory = memoryview(shared.numpy().data)
-    else:
+        memory = memory if shared is None else memoryview(shared.numpy().data)
+    elif shared is not None:
         memory = view_of_segment(shared, ranges[-1][1], flags)
-    pieces = _pieces(memory, ranges)
-    return pickle.loads(data or pieces.pop(), buffers=pieces)  # noqa: S301 - of our own worker process
-
-
-def _pieces(memory: memoryview, ranges: Sequence[tuple[int, int]]) -> list[memoryview]:
-    return [memory[start:stop] for start, stop in ranges]
+    pieces = (memory[start:stop] for start, stop in ranges)
+    messages: list[Callable[[], Any]] = []
+    for pickled, count in pickles:
+        of_message = list(islice(pieces, count))
+        data = pickled or of_message.pop()
+        messages.append(partial(pickle.loads, data, buffers=of_message))
+    return messages
 
 
 def _new_shared_tensor(size_bytes: int) -> torch.Tensor:
@@ -101,18 +131,26 @@ class _Pickler(ForkingPickler):
     read after its worker has ended.
     """
 
-    def reducer_override(self, value: Any) -> Any:
-        if type(value) is torch.Tensor:
-            return _reduce_tensor(value)
-        if type(value) is UntypedStorage and value.device.type == "cpu" and value.nbytes():
-            return _restore_storage, (_contents(torch.empty(0, dtype=torch.uint8).set_(value)),)
-        return NotImplemented
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # Python looks each object of a class up in this table, which ForkingPickler makes of several dicts: slow.
+        self.dispatch_table = {**self.dispatch_table, torch.Tensor: _reduce_tensor, UntypedStorage: _reduce_storage}
+
+
+def _reduce_storage(value: UntypedStorage) -> Any:
+    if value.device.type != "cpu" or not value.nbytes():
+        return _reduced_by_torch(value)
+    return _restore_storage, (_contents(torch.empty(0, dtype=torch.uint8).set_(value)),)
+
+
+def _reduced_by_torch(value: Any) -> Any:
+    return ForkingPickler._extra_reducers[type(value)](value)  # type: ignore[attr-defined] # noqa: SLF001
 
 
 def _reduce_tensor(value: torch.Tensor) -> Any:
     """Reduce a tensor for pickling; torch itself reduces unusual ones, and passes on their storages."""
     if value.device.type != "cpu" or value.layout is not torch.strided or value.requires_grad or not value.numel():
-        return NotImplemented
+        return _reduced_by_torch(value)
     if value.is_quantized:
         reduce_by_torch: Any = value.__reduce_ex__
         return reduce_by_torch(pickle.HIGHEST_PROTOCOL)

@@ -169,7 +169,7 @@ class RankMeter:
     def received(
         self, worker: int, counts: PackedCounts | None, *, begin_ns: int, arrived_ns: int, batches: int
     ) -> None:
-        """Note a message of a worker, which is unpacked now.
+        """Note a bundle of a worker, whose messages are unpacked when they are taken.
 
         Args:
             worker: The number of the worker.
@@ -187,20 +187,19 @@ class RankMeter:
             else:
                 meter.start_ns += arrived_ns - begin_ns
             meter.is_started = True
-        now_ns = perf_counter_ns()
-        meter.transport_ns += now_ns - arrived_ns
+        meter.transport_ns += perf_counter_ns() - arrived_ns
         meter.counts.batches += batches
         if counts is not None:
             meter.counts.add_packed(counts)
         if self.is_traced:
-            self.events += (
-                Event(f"wait for worker {worker}", begin_ns, arrived_ns - begin_ns),
-                Event("unpack", arrived_ns, now_ns - arrived_ns),
-            )
+            self.events.append(Event(f"wait for worker {worker}", begin_ns, arrived_ns - begin_ns))
 
-    def add_transport(self, worker: int, begin_ns: int) -> None:
-        """Add time, until now, in which the training loop moved a micro-batch of a worker."""
-        self.workers[worker].transport_ns += perf_counter_ns() - begin_ns
+    def add_transport(self, worker: int, name: str, begin_ns: int) -> None:
+        """Add an activity, from ``begin_ns`` to now, by which the training loop takes a micro-batch of a worker."""
+        took_ns = perf_counter_ns() - begin_ns
+        self.workers[worker].transport_ns += took_ns
+        if self.is_traced:
+            self.events.append(Event(name, begin_ns, took_ns))
 
     # ------------------------------------------------------------------------------------- the training loop
 

@@ -16,14 +16,14 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import forkserver, resource_tracker, util
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess, current_process
 from multiprocessing.sharedctypes import RawValue
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,20 +35,35 @@ from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
-from ...transport.message import PackedMessage, pack_message, unpack_message
+from ...transport.message import BundlePacker, PackedBundle, unpack_bundle
 from ...transport.segments import SegmentFlags, SegmentPool
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
-from .rank_signals import RankSignals, blocked_signals
 from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
-from .worker_process import Pipes, WorkerEnded, WorkerProcess, end_workers
+from .worker_process import Pipes, RankSignals, WorkerEnded, WorkerProcess, blocked_signals, end_workers
 
 _MAX_MESSAGES = 32  # in a bundle
 _BUNDLE_S = 0.002  # the time in which the rank uses up a bundle
 _MEASURED = 16  # messages between two settings of the size of bundles
+
+
+class _SentBundle(NamedTuple):
+    """One transmission of a worker: packed messages and what it measured.
+
+    Attributes:
+        messages: The packed messages.
+        batches: Number of messages other than empty turns.
+        is_last: No bundle follows.
+        counts: What the worker did since it sent counts last; None if it sends none now.
+    """
+
+    messages: PackedBundle
+    batches: int
+    is_last: bool
+    counts: PackedCounts | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +115,7 @@ class _LaneWork:
         _describe_worker(self.worker, self.host)
         register_stack_dump(self.board, self.worker)
 
-    def _bundles(self, pipes: Pipes) -> Iterator[PackedMessage]:
+    def _bundles(self, pipes: Pipes) -> Iterator[_SentBundle]:
         pool = SegmentPool(self.flags) if self.flags is not None else None
         slot = self.board.slot(self.worker)
         recorder = None
@@ -131,9 +146,17 @@ class _LaneWork:
             counts = None
             if recorder is not None:
                 counts = recorder.take_bundle(len(bundle), begin_ns, make_ns, is_last=is_last)
-            packed = _pack_bundle(self.worker, bundle, is_last, counts, pool)
+            packer = BundlePacker()
+            for message in bundle:
+                try:
+                    packer.add(message)
+                except Exception as error:  # a batch that does not pickle ends the run, after the batches before it
+                    packer.add(pack_error(error, worker=self.worker))
+                    is_last = True
+                    break
+            packed = packer.pack(pool)
             begin_ns = time.perf_counter_ns()
-            yield packed
+            yield _SentBundle(packed, len(bundle) - bundle.count(None), is_last, counts)
 
 
 def _describe_worker(worker: int, host: LaneHost) -> None:
@@ -148,16 +171,6 @@ def _describe_worker(worker: int, host: LaneHost) -> None:
         seed=seed,
         dataset=host.dataset,  # type: ignore[arg-type] # torch's class
     )
-
-
-def _pack_bundle(
-    worker: int, bundle: list[Any], is_last: bool, counts: PackedCounts | None, pool: SegmentPool | None
-) -> PackedMessage:
-    try:
-        return pack_message((bundle, is_last, counts), pool)
-    except Exception as error:
-        # A batch that does not pickle; the earlier ones of its bundle are lost with it, but the run ends anyway.
-        return pack_message(([pack_error(error, worker=worker)], True, counts))
 
 
 class WorkerMessages(ABC):
@@ -195,7 +208,7 @@ class WorkerMessages(ABC):
         pin: Any = pin_memory
         message = message._replace(batch=pin(message.batch))
         if self._meter is not None:
-            self._meter.add_transport(worker, begin_ns)
+            self._meter.add_transport(worker, "pin", begin_ns)
         return message
 
 
@@ -224,7 +237,7 @@ class WorkerBundles(WorkerMessages):
             )
         self._size = RawValue("i", 1)
         self._stop = RawValue("b", 0)
-        self._messages: list[deque[Message | PackedError | None]] = [deque() for _ in range(host.workers)]
+        self._messages: list[deque[Callable[[], Message | PackedError | None]]] = [deque() for _ in range(host.workers)]
         self._received = [0] * host.workers  # messages
         self._is_done = [False] * host.workers
         self._measured_from = time.perf_counter()
@@ -275,7 +288,8 @@ class WorkerBundles(WorkerMessages):
         """Return the states of lanes after the messages that were received, also those that were not taken yet."""
         states = {**self._host.states}
         for messages in self._messages:
-            for message in messages:
+            for unpack in messages:
+                message = unpack()
                 if isinstance(message, Message):
                     states |= {message.lane: message.state, **(message.others or {})}
         return states
@@ -295,22 +309,23 @@ class WorkerBundles(WorkerMessages):
         """
         begin_ns = time.perf_counter_ns()
         try:
-            packed = self._workers[worker].receive(lambda: not self._end.alive)
+            bundle: _SentBundle | None = self._workers[worker].receive(lambda: not self._end.alive)
         except WorkerEnded:
             if self._meter is not None:
                 self._meter.lost(worker, begin_ns=begin_ns)
             raise
         arrived_ns = time.perf_counter_ns()
-        if packed is None:
+        if bundle is None:
             self._is_done = [True] * len(self._is_done)
             return
-        bundle, is_last, counts = unpack_message(packed, self._workers[worker].flags)
+        messages = unpack_bundle(bundle.messages, self._workers[worker].flags)
         if self._meter is not None:
-            made = len(bundle) - bundle.count(None)
-            self._meter.received(worker, counts, batches=made, begin_ns=begin_ns, arrived_ns=arrived_ns)
-        self._messages[worker].extend(bundle)
-        self._received[worker] += len(bundle)
-        self._is_done[worker] = is_last
+            self._meter.received(
+                worker, bundle.counts, batches=bundle.batches, begin_ns=begin_ns, arrived_ns=arrived_ns
+            )
+        self._messages[worker].extend(messages)
+        self._received[worker] += len(messages)
+        self._is_done[worker] = bundle.is_last
 
     def take(self, worker: int) -> Message | PackedError | None:
         """Return the next message of a worker; None if its turn is empty."""
@@ -321,7 +336,13 @@ class WorkerBundles(WorkerMessages):
             self._size.value = max(1, min(_MAX_MESSAGES, int(_BUNDLE_S / max(message_s, 1e-6))))
             self._measured_from = now
         messages = self._messages[worker]
-        return self._pinned(worker, messages.popleft()) if messages else None
+        if not messages:
+            return None
+        begin_ns = time.perf_counter_ns()
+        message = messages.popleft()()
+        if self._meter is not None:
+            self._meter.add_transport(worker, "unpack", begin_ns)
+        return self._pinned(worker, message)  # type: ignore[no-any-return]
 
     def queue(self, worker: int) -> tuple[int, int]:
         """Return the messages of a worker that were made and not taken, and their maximum."""

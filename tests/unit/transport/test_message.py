@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 import re
 import warnings
+import weakref
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +17,26 @@ import pytest
 import torch
 import torch.multiprocessing
 
-from loader.transport.message import pack_message, unpack_message
+from loader.samples.source_info import SourceInfo
+from loader.samples.types import CrudeSample
+from loader.storage.epath import EPath
+from loader.transport.message import BundlePacker, PackedBundle, unpack_bundle
 from loader.transport.segments import SegmentFlags, SegmentPool
 
 MANY = 5000  # elements, more than travel in the pickle
 
 
+def packed_bundle(*messages: Any, pool: SegmentPool | None = None) -> PackedBundle:
+    packer = BundlePacker()
+    for message in messages:
+        packer.add(message)
+    return packer.pack(pool)
+
+
 def sent(message: Any) -> Any:
     """Pack and unpack within this process, without segments."""
-    return unpack_message(pack_message(message), SegmentFlags())
+    [unpack] = unpack_bundle(packed_bundle(message), SegmentFlags())
+    return unpack()
 
 
 def as_bytes(tensor: Any) -> bytes:
@@ -97,7 +112,7 @@ def test_tensors_without_gaps_keep_their_strides(name: str) -> None:
 
 def test_only_the_elements_of_a_crop_are_sent() -> None:
     crop = counted(1000, 1000)[10:50, 5:75]
-    _, _, ranges = pack_message(crop)
+    _, _, ranges = packed_bundle(crop)
     assert ranges == [(0, 40 * 70 * 4)]
 
 
@@ -152,7 +167,7 @@ def test_sparse_quantized_and_meta_tensors_arrive() -> None:
 
 def test_a_tensor_with_a_history_is_refused_with_a_hint() -> None:
     with pytest.raises(RuntimeError, match=r"non-leaf tensor which requires_grad(.|\n)*detach\(\)"):
-        pack_message(counted(MANY).requires_grad_() * 2)
+        packed_bundle(counted(MANY).requires_grad_() * 2)
 
 
 # -------------------------------------------------------------------------------------------------------- arrays
@@ -208,7 +223,7 @@ class Sample:
 def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle() -> None:
     large, odd, small = counted(MANY), torch.ones(3001, dtype=torch.uint8), counted(3)
     message = {"a": Sample(large, [small, np.arange(MANY), None, "text"]), "b": (odd, b"x" * 9000), "c": [large]}
-    pickled, shared, ranges = pack_message(message)
+    [(pickled, count)], shared, ranges = packed_bundle(message)
 
     assert isinstance(shared, torch.Tensor)
     assert [stop - start for start, stop in ranges] == [
@@ -219,7 +234,8 @@ def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle(
     assert all(start % 64 == 0 for start, _ in ranges)
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
     assert len(pickled) < 12_000
-    found = unpack_message((pickled, shared, ranges), SegmentFlags())
+    assert count == 3
+    found = sent(message)
     assert found["c"][0] is found["a"].image
     check_tensor(found["a"].image, large)
     check_tensor(found["a"].others[0], small)
@@ -232,27 +248,84 @@ def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle(
 @pytest.mark.parametrize("message", [None, "text", {"a": [1, 2.5]}, [counted(3), np.arange(3)]])
 def test_a_message_without_large_contents_needs_no_shared_memory(message: Any) -> None:
     pool = SegmentPool(SegmentFlags())
-    packed = pack_message(message, pool)
+    packed = packed_bundle(message, pool=pool)
     assert packed[1:] == (None, [])
-    assert str(unpack_message(packed, SegmentFlags())) == str(message)
+    assert str(unpack_bundle(packed, SegmentFlags())[0]()) == str(message)
+
+
+def test_pickles_without_room_in_the_pipe_travel_in_shared_memory() -> None:
+    messages = [{"name": f"{number}" * 9000, "tensor": counted(MANY) + number} for number in range(9)]
+    pickles, shared, _ = packed_bundle(*messages)
+    assert isinstance(shared, torch.Tensor)
+    assert sum(len(pickled) for pickled, _ in pickles) < 1 << 15
+    found = [unpack() for unpack in unpack_bundle((pickles, shared, _), SegmentFlags())]
+    for message, expected in zip(found, messages, strict=True):
+        assert message["name"] == expected["name"]
+        check_tensor(message["tensor"], expected["tensor"])
+
+
+def test_a_message_that_does_not_pickle_leaves_the_others_of_its_bundle_whole() -> None:
+    packer = BundlePacker()
+    packer.add({"first": counted(MANY)})
+    with pytest.raises(Exception, match=r"local object|Can't pickle|pickle.*lambda"):
+        packer.add([np.arange(MANY), lambda: None])
+    packer.add({"last": counted(7, MANY)})
+    first, last = (unpack() for unpack in unpack_bundle(packer.pack(), SegmentFlags()))
+    check_tensor(first["first"], counted(MANY))
+    check_tensor(last["last"], counted(7, MANY))
+
+
+def test_the_unpacked_messages_of_a_bundle_are_freed_one_by_one() -> None:
+    """The garbage collector of the rank finds few new objects then, and rarely runs."""
+    samples = [CrudeSample(__key__=f"{number}", text={"a": [1, 2]}) for number in range(3)]
+    messages = deque(unpack_bundle(packed_bundle(*samples), None))
+    gone = []
+    while messages:
+        sample = messages.popleft()()
+        gone.append(weakref.ref(sample))
+        del sample
+        assert gone[-1]() is None
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        CrudeSample(__key__="a", json={"id": 1}, __sources__=(SourceInfo("/data", 0, "s.tar", ("a.json",)),)),
+        CrudeSample(),
+        SourceInfo(EPath("/data"), "a", None, ()),
+    ],
+    ids=["crude", "empty", "source"],
+)
+def test_crude_samples_and_sources_arrive(sample: Any) -> None:
+    for found in (sent(sample), copy.copy(sample), copy.deepcopy(sample)):
+        assert type(found) is type(sample)
+        assert found == sample
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        assert pickle.loads(pickle.dumps(sample, protocol)) == sample
+
+
+class OwnCrudeSample(CrudeSample):
+    """A crude sample of a user's own class."""
+
+
+def test_attributes_of_crude_samples_arrive() -> None:
+    sample = OwnCrudeSample(a=1)
+    sample.source, sample.note = 3, "blue"  # type: ignore[attr-defined] # as users may do
+    for found in (sent(sample), copy.copy(sample)):
+        assert (type(found), found, vars(found)) == (OwnCrudeSample, {"a": 1}, {"source": 3, "note": "blue"})
 
 
 @pytest.mark.parametrize("count", [3, MANY])
 def test_the_sent_and_the_received_values_share_no_memory(count: int) -> None:
     tensor, array = counted(count), np.arange(count)
-    packed = pack_message([tensor, array])
+    packed = packed_bundle([tensor, array])
     tensor += 1
     array += 1
-    found = unpack_message(packed, SegmentFlags())
+    found = unpack_bundle(packed, SegmentFlags())[0]()
     assert (found[0][1].item(), found[1][1]) == (1, 1)
     found[0] += 5
     found[1] += 5
     assert (tensor[1].item(), array[1], found[0][1].item(), found[1][1]) == (2, 2, 6, 6)
-
-
-def test_a_value_that_does_not_pickle_is_refused_by_name() -> None:
-    with pytest.raises(Exception, match=r"local object|Can't pickle|pickle.*lambda"):
-        pack_message([counted(MANY), lambda: None])
 
 
 # ----------------------------------------------------------------------------------------------------- processes
@@ -262,7 +335,7 @@ def send_and_end(queue: Any, flags: Any, has_read: Any) -> None:
     torch.set_num_threads(1)  # as torch's workers do: a forked process has none of its parent's threads
     messages = [*LAYOUTS.values(), labelled("box"), counted(60, 100).T.requires_grad_(), np.arange(MANY)]
     pool = None if flags is None else SegmentPool(flags)
-    queue.put(pack_message(messages, pool))
+    queue.put(packed_bundle(messages, pool=pool))
     has_read.wait()
 
 
@@ -277,7 +350,7 @@ def test_a_message_can_be_read_when_its_sender_has_ended(has_segments: bool) -> 
     process.join()
     assert isinstance(packed[1], torch.Tensor) != has_segments
 
-    *tensors, box, leaf, array = unpack_message(packed, flags)
+    *tensors, box, leaf, array = unpack_bundle(packed, flags)[0]()
     for found, expected in zip(tensors, LAYOUTS.values(), strict=True):
         check_tensor(found, expected)
     assert box.label == "box"

@@ -65,6 +65,20 @@ def test_segments_are_used_on_linux() -> None:
     assert segments.has_segments() == Path("/proc/self/fd").is_dir()
 
 
+# --------------------------------------------------------------------------------- a batch that does not pickle
+
+
+def make_lambda_of_forty(value: Any) -> Any:
+    return (lambda: value) if value == 40 else value
+
+
+def test_the_batches_before_one_that_does_not_pickle_arrive() -> None:
+    batches = iter(loader_of(make_lambda_of_forty, count=60, workers=1, method="fork"))
+    assert [next(batches) for _ in range(40)] == list(range(40))
+    with pytest.raises(Exception, match=r"local object|Can't pickle|pickle.*lambda"):
+        next(batches)
+
+
 # -------------------------------------------------------------------------------------------- a rank that is killed
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from loader.training.workers.rank_signals import RankSignals, blocked_signals
+from loader.training.workers.worker_process import RankSignals, blocked_signals
 
 SetHandler = Callable[[signal.Signals, Any], None]
 

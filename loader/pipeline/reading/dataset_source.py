@@ -68,7 +68,7 @@ class DatasetSource(Source):
         return folder
 
     @property
-    def members(self) -> tuple[DatasetSource, ...]:
+    def members(self) -> tuple[DatasetSource, ...]:  # type: ignore[override] # read only
         return (self,)
 
     # --------------------------------------------------------------------------------------- how samples are built

@@ -51,12 +51,14 @@ class Source(ABC):
     Attributes:
         request: What was loaded, and the choices made about it.
         decoder: Decoder of the parts; None leaves them bytes.
+        members: The :class:`.DatasetSource` of each dataset that samples are read from; the first one has the keys.
         build: Builds a sample from a raw sample and its restore key. It raises SampleError if a part does not decode,
             or a field is missing.
     """
 
     request: LoadRequest
     decoder: AnyDecoder | None
+    members: tuple[Any, ...]
     build: Callable[[Any, tuple[Any, ...]], Any]
 
     @property
@@ -141,11 +143,6 @@ class Source(ABC):
     @abstractmethod
     def folder(self) -> Samples:
         """The opened dataset, or the joined ones."""
-
-    @property
-    @abstractmethod
-    def members(self) -> tuple[Any, ...]:
-        """The :class:`.DatasetSource` of each dataset that samples are read from; the first one has the keys."""
 
     is_join: ClassVar[bool] = False
     """True if a sample is a row of samples, of each member at most one."""

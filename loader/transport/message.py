@@ -91,6 +91,7 @@ class BundlePacker:
         for (start, stop), content in zip(ranges, self._contents, strict=True):
             memory[start:stop] = content
         memory.release()
+        self._contents.clear()  # the pickler's callback makes a cycle, which would keep the memory of batches
         return self._pickles, shared, ranges
 
 

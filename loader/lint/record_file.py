@@ -59,7 +59,7 @@ def lint_record_file(
 
 
 def _follow(lint: RunningLint, steps: Generator[Step, None, int]) -> int:
-    """Take the findings of steps until a finding is dropped; return the number of samples, 0 after an early stop."""
+    """Collect findings of steps until one is dropped; return the number of samples, 0 after an early stop."""
     while True:
         try:
             done, total, finding = next(steps)

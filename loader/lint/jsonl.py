@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -14,88 +13,62 @@ from ..errors import FormatError, StorageError
 from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
 from ..format.jsonl.lines import BYTE_ORDER_MARK, LineBlock, line_blocks
 from ..storage import ReadableFile, Storage
-from .report import Finding, LintProgress, LintReport
+from .report import Finding, LintProgress
+from .task import RunningLint
 
 _OFFSETS_AT_ONCE = 1 << 20
 
 
-def lint_jsonl(
-    storage: Storage,
-    name: str,
-    *,
-    level: str = "decode",
-    max_findings: int | None = None,
-    on_progress: Callable[[LintProgress], None] | None = None,
-) -> LintReport:
-    """Lint a JSONL file; every fault of the file is a finding.
+class JsonlLint(RunningLint):
+    """A running lint of a JSONL file.
 
     Args:
         storage: The folder of the file.
         name: Name of the file in it.
-        level: ``headers`` checks the index only; ``bytes`` and ``decode`` parse every line too.
         max_findings: Number of findings to stop at; None finds all.
         on_progress: Called after each block of lines, with numbers of bytes.
+
+    Attributes:
+        samples: Number of samples that the index or the lines have.
     """
-    started = time.perf_counter()
-    lint = _JsonlLint(storage, name, max_findings, on_progress)
-    try:
-        lint.check(every_line=level != "headers")
-    except StorageError as error:
-        lint.add("E109", error.message)
-    return LintReport(
-        findings=tuple(sorted(lint.findings, key=lambda finding: finding.offset or 0)),
-        complete=lint.complete,
-        shards=1,
-        samples=lint.samples,
-        seconds=time.perf_counter() - started,
-    )
-
-
-class _JsonlLint:
-    """A running lint: its findings so far."""
 
     def __init__(
         self,
         storage: Storage,
         name: str,
+        *,
         max_findings: int | None,
         on_progress: Callable[[LintProgress], None] | None,
     ) -> None:
-        self.findings: list[Finding] = []
-        self.complete = True
+        super().__init__(workers=1, max_findings=max_findings, on_progress=on_progress)
         self.samples = 0
         self._storage = storage
         self._name = name
         self._path = storage.path(name)
-        self._max_findings = max_findings
-        self._on_progress = on_progress
         self._blank = 0  # number of blank lines
         self._first_blank = 0  # offset
 
-    def add(self, code: str, message: str, offset: int | None = None) -> None:
-        """Add a finding, up to the maximum."""
-        if self._max_findings is not None and len(self.findings) >= self._max_findings:
-            self.complete = False
-            return
-        self.findings.append(Finding(code=code, message=message, shard=self._name, offset=offset))
+    def check(self, *, every_sample: bool) -> None:
+        """Check the index, then the lines; a file that cannot be read is a finding."""
+        try:
+            with self._storage.open(self._name) as file:
+                if not file.size_bytes:
+                    self._add("E407", "this file is empty; expected one JSON object a line")
+                    return
+                index = self._open_index()
+                if index is not None:
+                    self.samples = len(index)
+                if every_sample:
+                    self._check_lines(file, None if index is None else index.offsets)
+                elif index is not None:
+                    self._check_order(index.offsets)
+        except StorageError as error:
+            self._add("E109", error.message)
+        finally:
+            self.findings.sort(key=lambda finding: finding.offset or 0)
 
-    def check(self, *, every_line: bool) -> None:
-        """Check the index, then the lines.
-
-        Raises:
-            StorageError: The file cannot be read.
-        """
-        with self._storage.open(self._name) as file:
-            if not file.size_bytes:
-                self.add("E407", "this file is empty; expected one JSON object a line")
-                return
-            index = self._open_index()
-            if index is not None:
-                self.samples = len(index)
-            if every_line:
-                self._check_lines(file, None if index is None else index.offsets)
-            elif index is not None:
-                self._check_order(index.offsets)
+    def _add(self, code: str, message: str, offset: int | None = None) -> None:
+        self.add([Finding(code=code, message=message, shard=self._name, offset=offset)])
 
     # ---------------------------------------------------------------------------------------------------- the index
 
@@ -104,7 +77,7 @@ class _JsonlLint:
             return open_jsonl_index(self._storage, self._name)
         except FormatError as error:
             is_stale = self._storage.exists(self._name + IDX_SUFFIX) and error.shard == self._path
-            self.add("E402" if is_stale else "E401", f"{error.message}; {error.hint}")
+            self._add("E402" if is_stale else "E401", f"{error.message}; {error.hint}")
             return None
 
     def _check_order(self, offsets: npt.NDArray[np.uint64]) -> None:
@@ -120,7 +93,7 @@ class _JsonlLint:
                 return
 
     def _add_stale(self, message: str, offset: int) -> None:
-        self.add("E402", f"{message}; run: energon prepare {self._path}", offset)
+        self._add("E402", f"{message}; run: energon prepare {self._path}", offset)
 
     # ---------------------------------------------------------------------------------------------------- the lines
 
@@ -135,33 +108,29 @@ class _JsonlLint:
                     message = (
                         f"the line has {size_bytes:,} bytes, more than {CHECKED_JSON_BYTES:,}, so it is not parsed"
                     )
-                    self.add("W310", message, block.offset)
+                    self._add("W310", message, block.offset)
                 if compared is not None and not self._are_indexed(starts, compared, samples):
                     compared = None  # all later offsets would differ too
                 samples += len(starts)
-                if self._on_progress is not None:
-                    count = len(self.findings)
-                    self._on_progress(
-                        LintProgress(done=block.stop, total=file.size_bytes, unit="bytes", findings=count)
-                    )
+                self.report(block.stop, file.size_bytes, "bytes")
                 if not self.complete:
                     break
         except FormatError as error:
-            self.add("E403", error.message, error.offset)
+            self._add("E403", error.message, error.offset)
             self.complete = False  # the rest of the file was not read
         self.samples = samples
         if file.read_at(0, len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
-            self.add("W406", "this loader ignores it; other tools may fail", 0)
+            self._add("W406", "this loader ignores it; other tools may fail", 0)
         if not self.complete:
             return
         if not samples:
-            self.add("E407", "this file has only blank lines; expected one JSON object a line")
+            self._add("E407", "this file has only blank lines; expected one JSON object a line")
         elif compared is not None and samples != len(compared) - 1:
             self._add_stale(
                 f"the index has {len(compared) - 1:,} samples, the file {samples:,}", int(compared[samples])
             )
         if self._blank:
-            self.add("W405", f"{self._blank:,} in this file, skipped; the first is here", self._first_blank)
+            self._add("W405", f"{self._blank:,} in this file, skipped; the first is here", self._first_blank)
 
     def _starts(self, block: LineBlock, samples: int) -> npt.NDArray[np.uint64]:
         """Return the offsets of the samples of a block; faults of its lines are findings."""
@@ -174,7 +143,7 @@ class _JsonlLint:
             for line in lines:
                 if line.fault is not None:
                     code, expected = ("E403", "one JSON object") if line.is_utf8 else ("E404", "UTF-8")
-                    self.add(code, f"line {line.number:,} is not {expected}: {line.fault}", line.offset)
+                    self._add(code, f"line {line.number:,} is not {expected}: {line.fault}", line.offset)
             starts = np.array([line.offset for line in lines], np.uint64)
         blank = block.line_count - len(starts)
         if blank and not self._blank:

@@ -11,8 +11,9 @@ from ..errors import EnergonError, FormatError
 from ..format.binidx.token_file import TokenFile
 from ..format.documents.providers import format_of
 from ..storage import Storage
-from .jsonl import lint_jsonl
+from .jsonl import JsonlLint
 from .report import Finding, LintProgress, LintReport
+from .task import RunningLint
 
 _SEQUENCES_AT_ONCE = 1 << 20
 
@@ -37,35 +38,38 @@ def lint_record_file(
         max_findings: Number of findings to stop at; None finds all.
         on_progress: Called with numbers of bytes.
     """
-    kind = format_of(name)
-    if kind == "jsonl":
-        return lint_jsonl(storage, name, level=level, max_findings=max_findings, on_progress=on_progress)
-    lint = _lint_tokens if kind == "binidx" else _lint_rows
     started = time.perf_counter()
-    findings: list[Finding] = []
-    complete = True
-    samples = 0
-    steps = lint(storage, name, every_sample=level != "headers")
-    while True:
-        try:
-            done, total, finding = next(steps)
-        except StopIteration as end:
-            samples = end.value
-            break
-        if finding is not None:
-            if max_findings is not None and len(findings) >= max_findings:
-                complete = False
-                break
-            findings.append(finding)
-        if on_progress is not None:
-            on_progress(LintProgress(done=done, total=total, unit="bytes", findings=len(findings)))
+    kind, every_sample = format_of(name), level != "headers"
+    lint: RunningLint
+    if kind == "jsonl":
+        lint = jsonl = JsonlLint(storage, name, max_findings=max_findings, on_progress=on_progress)
+        jsonl.check(every_sample=every_sample)
+        samples = jsonl.samples
+    else:
+        lint = RunningLint(workers=1, max_findings=max_findings, on_progress=on_progress)
+        steps = (_lint_tokens if kind == "binidx" else _lint_rows)(storage, name, every_sample=every_sample)
+        samples = _follow(lint, steps)
     return LintReport(
-        findings=tuple(findings),
-        complete=complete,
+        findings=tuple(lint.findings),
+        complete=lint.complete,
         shards=1,
         samples=samples,
         seconds=time.perf_counter() - started,
     )
+
+
+def _follow(lint: RunningLint, steps: Generator[Step, None, int]) -> int:
+    """Collect findings of steps until one is dropped; return the number of samples, 0 after an early stop."""
+    while True:
+        try:
+            done, total, finding = next(steps)
+        except StopIteration as end:
+            return int(end.value)
+        if finding is not None:
+            lint.add([finding])
+        if not lint.complete:
+            return 0
+        lint.report(done, total, "bytes")
 
 
 def _lint_tokens(storage: Storage, name: str, *, every_sample: bool) -> Generator[Step, None, int]:

@@ -165,7 +165,7 @@ def show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, tr
     """Build a sample with the chosen field map, and print it or the error."""
     if not folder.contents.parts:
         return True
-    from ..commands.look.preview.render import render_sample, terminal_space
+    from ..terminal.render import render_sample, terminal_space
 
     with StatusLine() as status:
         status.show("decoding the first sample…")

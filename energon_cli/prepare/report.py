@@ -48,7 +48,7 @@ def show_first_sample(console: Console, found: SampledContents) -> None:
     """Print the parts of a sample."""
     from loader.inspect import SampleView, describe_parts
 
-    from ..commands.look.preview.render import render_sample, terminal_space
+    from ..terminal.render import render_sample, terminal_space
 
     if not found.parts:
         return

@@ -16,10 +16,10 @@ from loader.inspect import SampleView
 from ....command import energon_command
 from ....dataset_path import check_ref, dataset_options
 from ....options import shared_options, shuffle_options
+from ....terminal.keys import Keyboard, RawMode
+from ....terminal.render import terminal_space
 from .ahead import AheadWorker
-from .keys import Keyboard, RawMode
 from .notes import Notes
-from .render import terminal_space
 from .screen import Screen
 from .walk import Walk
 
@@ -168,7 +168,7 @@ def _page(
 def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, images: bool | None) -> bool:
     """Print samples; return True if all of them can be built."""
     from ....console import output_console
-    from .render import render_sample, terminal_space
+    from ....terminal.render import render_sample, terminal_space
 
     console = output_console()
     space = terminal_space(console, images=images)

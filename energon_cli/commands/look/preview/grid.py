@@ -11,8 +11,8 @@ from loader.inspect import SampleView
 from loader.samples import PictureError
 
 from ....ascii_text import in_ascii
-from .drawing import Drawing
-from .render import DrawingSpace, draw_in
+from ....terminal.drawing import Drawing
+from ....terminal.render import DrawingSpace, draw_in
 
 if TYPE_CHECKING:
     from .ahead import AheadWorker, Job

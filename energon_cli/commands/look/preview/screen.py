@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....ascii_text import in_ascii
-from .drawing import DELETE_KITTY_PICTURES
-from .render import DrawingSpace
+from ....terminal.drawing import DELETE_KITTY_PICTURES
+from ....terminal.render import DrawingSpace
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from loader.errors import escape_controls
 from loader.inspect import SampleView
 
-from .render import DrawingSpace, render_sample
+from ....terminal.render import DrawingSpace, render_sample
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from loader.errors import escape_controls
 from loader.inspect import SampleView, plural
 
+from ....terminal.keys import Keyboard
+from ....terminal.render import DrawingSpace
 from .ahead import AheadWorker, Job
 from .grid import Grid, make_tile
-from .keys import Keyboard
 from .notes import Notes
-from .render import DrawingSpace
 from .screen import Screen
 from .search import Frame, FrameRenderer, Prompt, Search
 

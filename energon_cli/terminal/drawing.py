@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .terminal import PictureMethod
+from .abilities import PictureMethod
 
 if TYPE_CHECKING:
     from PIL.Image import Image

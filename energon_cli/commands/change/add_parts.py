@@ -79,18 +79,7 @@ def add_parts(
         report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))
     show_account(report.account)
     if as_json:
-        print_json(
-            {
-                "output": report.output,
-                "metadataset": report.metadataset,
-                "parts": dict(report.parts),
-                "matched": report.matched,
-                "missing": report.missing,
-                "unused": report.unused,
-                "rows": dict(report.rows),
-                "account": report.account.to_document(),
-            }
-        )
+        print_json(report)
     else:
         _show(report)
 

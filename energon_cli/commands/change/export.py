@@ -110,7 +110,6 @@ def copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool
         show_note(note)
     show_account(report.account)
     if as_json:
-        document = {"samples": report.samples, "size_bytes": report.size_bytes, "output": report.output}
-        print_json({**document, "account": report.account.to_document()})
+        print_json(report)
     else:
         show_note(f"wrote {plural(report.samples, 'sample')}, {format_bytes(report.size_bytes)}, to {report.output}")

@@ -70,22 +70,7 @@ def merge(
     with ProgressBar(what, unit="bytes" if is_copy else "shards", enabled=progress) as bar:
         report = run_merge(plan, on_progress=bar.update)
     if as_json:
-        print_json(
-            {
-                "output": report.output,
-                "folders": dict(report.folders),
-                "samples": report.samples,
-                "shards": report.shards,
-                "bytes": report.size_bytes,
-                "split": {part: {"shards": n, "samples": samples} for part, (n, samples) in report.split.items()},
-                "columns": list(report.columns),
-                "filters": list(report.filters),
-                "duplicate_keys": report.duplicate_keys,
-                "renamed_shards": report.renamed_shards,
-                "warnings": list(report.warnings),
-                "account": report.account.to_document(),
-            }
-        )
+        print_json(report)
     else:
         _show(report, output)
 

@@ -102,18 +102,16 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
             "samples": prepared.samples,
             "shards": prepared.shards,
             "size_bytes": written.size_bytes,
-            "split": {
-                name: {"shards": shards, "samples": samples} for name, (shards, samples) in prepared.split.items()
-            },
+            "split": prepared.split,
             "shards_kept_from_interrupted_run": written.resumed,
             "renamed_keys": written.renamed,
             "excluded": report.excluded,
             "without_parts": report.without_parts,
-            "columns": list(report.columns),
-            "filters": list(report.filters),
-            "warnings": list(warnings),
+            "columns": report.columns,
+            "filters": report.filters,
+            "warnings": warnings,
             "seconds": round(written.seconds, 3),
-            "account": written.account.to_document(),
+            "account": written.account,
         }
         show_account(written.account)
         print_json(document)

@@ -117,25 +117,10 @@ def split(
     )
     with bar:
         report = splitting.run_split(plan, on_progress=bar.update)
-    print_json(_document(report, dry_run)) if as_json else _show(report, path, dry_run)
+    print_json(report) if as_json else _show(report, path)
 
 
-def _document(report: SplitReport, dry_run: bool) -> dict[str, object]:
-    return {
-        "by": report.by,
-        "parts": {
-            part: {"shards": shards, "samples": samples, "share": share}
-            for part, (shards, samples, share) in report.parts.items()
-        },
-        "groups": report.groups,
-        "alone": report.alone,
-        "file": report.file,
-        "dry_run": dry_run,
-        "warnings": list(report.warnings),
-    }
-
-
-def _show(report: SplitReport, path: str, dry_run: bool) -> None:
+def _show(report: SplitReport, path: str) -> None:
     from loader.inspect import format_percent, print_table
 
     from ...console import output_console, show_note, show_warning
@@ -146,7 +131,7 @@ def _show(report: SplitReport, path: str, dry_run: bool) -> None:
     ]
     print_table(output_console(), ("split part", ">shards", ">samples", ">share"), rows)
     show_warning(*report.warnings)
-    if dry_run:
+    if report.dry_run:
         show_note(f"would split by {report.by}; nothing was changed")
     else:
         show_note(f"split by {report.by}; undo it: energon split {path} --undo")

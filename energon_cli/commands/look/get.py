@@ -79,17 +79,7 @@ def get(
                 _show(sample, is_first=number == 0, is_only=sample.dataset == ref.path)
         if as_json:
             for sample in map(finder.read, finder.find(keys)):
-                print_json(_document(sample), in_one_line=True)
-
-
-def _document(sample: SampleParts) -> dict[str, object]:
-    return {
-        "dataset": sample.dataset,
-        "key": sample.key,
-        "shard": sample.shard,
-        "index": sample.index,
-        "parts": [place._asdict() for place in sample.parts],
-    }
+                print_json(sample, in_one_line=True)
 
 
 def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loader.convert.importing import failure_document
 from loader.convert.sources import found_columns
 from loader.errors import escape_controls
 from loader.inspect import format_bytes, format_percent, plural, print_table
@@ -92,13 +91,13 @@ def draft_document(
         "columns": _columns_document(listed.sources),
         "samples": len(listed.rows),
         "bytes": listed.size_bytes,
-        "parts": dict(listed.part_counts),
+        "parts": listed.part_counts,
         "renamed": len(listed.rows.renamed),
         "split": {part.name: {"samples": part.samples, "shards": part.shards} for part in parts},
-        "files": dict(files),
+        "files": files,
         "notes": [*listed.notes, *notes],
-        "warnings": list(warnings),
-        "account": listed.account.to_document(),
+        "warnings": warnings,
+        "account": listed.account,
     }
 
 
@@ -158,20 +157,20 @@ def report_document(
         "samples": prepared.samples,
         "shards": prepared.shards,
         "bytes": report.size_bytes,
-        "split": {name: {"shards": shards, "samples": samples} for name, (shards, samples) in prepared.split.items()},
+        "split": prepared.split,
         "failed": report.failed,
-        "failures": [*map(failure_document, report.failures)],
+        "failures": report.failures,
         "failures_file": report.failures_file,
         "renamed": report.renamed,
-        "changed": dict(report.changed),
-        "first_changed": dict(report.first_changed),
+        "changed": report.changed,
+        "first_changed": report.first_changed,
         "written": report.written,
         "resumed": report.resumed,
         "files": sorted(files),
         "compat": prepared.compat,
         "uuid": prepared.uuid,
         "seconds": round(report.seconds, 3),
-        "warnings": list(prepared.warnings),
-        "notes": list(notes),
-        "account": report.account.to_document(),
+        "warnings": prepared.warnings,
+        "notes": notes,
+        "account": report.account,
     }

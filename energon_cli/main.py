@@ -54,7 +54,7 @@ COMMANDS = {
     ),
     "get": LazyCommand("energon_cli.commands.look.get", "get", "Print a part of samples, or list their parts."),
     "extract": LazyCommand(
-        "energon_cli.commands.change.extract", "extract", "Copy samples to files, tar shards or lines of JSON."
+        "energon_cli.commands.change.export", "extract", "Copy samples to files, tar shards or lines of JSON."
     ),
     "export": LazyCommand(
         "energon_cli.commands.change.export", "export", "Copy a dataset to files, JSON lines, Parquet, Hugging Face."

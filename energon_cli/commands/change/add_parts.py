@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     help="What happens to samples without new parts: none keeps them.",
 )
 @click.option("--rename", multiple=True, metavar="OLD=NEW", help="Rename a part.  [repeatable]")
-@click.option("--replace", is_flag=True, help="Let parts replace those of the same name in samples.")
+@click.option("--replace", is_flag=True, help="Let new parts replace parts of the same name in samples.")
 @click.option("--joiner", metavar="MODULE:NAME", default="loader:join_parts", help="Function or class that joins.")
 @shared_options("num_workers", "json", "strict", "progress")
 def add_parts(

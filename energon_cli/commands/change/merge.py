@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--link", "shards", flag_value="link", help="Use hard links, which keep shards that an input removes.")
 @click.option("--copy", "shards", flag_value="copy", help="Copy the shards.")
 @click.option("--rename-keys", is_flag=True, help="Rename keys that several inputs have, in copies of their shards.")
-@click.option("--crude", is_flag=True, help="Write no dataset.yaml; those of the inputs may differ.")
+@click.option("--crude", is_flag=True, help="Write no dataset.yaml; the inputs may have different ones.")
 @shared_options("compat", default=False, help="Also write index.sqlite, by which megatron-energon finds keys.")
 @shared_options("strict", "json", "progress")
 def merge(
@@ -35,9 +35,9 @@ def merge(
     """Merge the prepared datasets at two or more PATHs into a new one at DEST.
 
     The shards of each input are in a folder of its own, DEST/<input>/…, and samples are <input>/<shard>/<key>. The new
-    index is made of those of the inputs, so no shard is scanned. Split parts of one name become one part. Excluded
-    samples stay excluded; columns and filters that all inputs have are carried. DEST must be new or empty, and appears
-    when it is complete.
+    index is joined from the indexes of the inputs, so no shard is scanned. Split parts of one name become one part.
+    Excluded samples stay excluded; columns and filters that all inputs have are carried. DEST must be new or empty, and
+    appears when it is complete.
 
     Examples:
         Merge two datasets by links to their shards:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @shared_options("shard_size", "samples_per_shard")
 @shuffle_options
 @click.option("--sort-by", metavar="VALUE", help="Sort by key, or by a value such as jpg.width or json[score].")
-@shared_options("split_ratio", help="New split by samples.  [default: that of PATH]")
+@shared_options("split_ratio", help="New split by samples.  [default: the split of PATH]")
 @shared_options("parts", "drop_parts")
 @copy_options
 @shared_options("num_workers", "compat", "strict", "progress", "json")

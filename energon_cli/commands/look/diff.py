@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @energon_command("diff", short_help="Compare two datasets, metadatasets or checkpoints.")
 @click.argument("path", metavar="A")
 @click.argument("other", metavar="B")
-@shared_options("split_part", help="Split part to compare a checkpoint with.  [default: that of the checkpoint]")
+@shared_options("split_part", help="Split part to compare a checkpoint with.  [default: the part of the checkpoint]")
 @shared_options("place")
 @click.option("--contents", is_flag=True, help="Compare the bytes of shards that are equal in the index.")
 @click.option(

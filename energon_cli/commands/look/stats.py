@@ -61,8 +61,8 @@ def stats(
     --write keeps a value of each sample as a column, so that other commands read no samples for it: --where
     'jpg.width >= 512'.
 
-    The datasets of a metadataset .yaml are shown one after another; --split-parts chooses those of some of its splits.
-    The exit code is 1 if parts are broken or, with --duplicates, samples are duplicates.
+    The datasets of a metadataset .yaml are shown one after another; --split-parts reads only the datasets of the named
+    splits. The exit code is 1 if parts are broken or, with --duplicates, samples are duplicates.
 
     Examples:
         Show sizes, lengths and JSON fields:

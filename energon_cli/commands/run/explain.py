@@ -29,7 +29,7 @@ _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of
 def explain(context: click.Context, /, path: str, *, steps: int | None, as_json: bool, **options: Any) -> None:
     """Show what a run of N steps reads of the dataset or metadataset at PATH: shares, epochs, memory and shuffling.
 
-    A step is one micro-batch on each rank. The counts are those of the run, from the function that orders its samples;
+    A step is one micro-batch on each rank. The counts come from the function that orders the samples of the run;
     no sample is read. Hooks that skip, pack or generate samples are not considered.
 
     Without numbers of the run, an epoch is shown: each sample once, on one rank with the defaults of the loaders.

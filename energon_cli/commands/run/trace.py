@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="The step, from 0.  [repeatable]")
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), multiple=True, help="Only this rank.  [repeatable]")
 @click.option("--key", metavar="KEY", help="List the steps that used this sample.")
-@shared_options("steps", help="Steps in which --key is searched.  [default: those of the checkpoint, or 1000]")
+@shared_options("steps", help="Steps in which --key is searched.  [default: the steps of the checkpoint, or 1000]")
 @click.option("--dataset", metavar="PATH", help="Data of the checkpoint or log, if it mixes datasets or was moved.")
 @shared_options("task_encoder")
 @shared_options("packing_buffer_size", help="Of a run without a checkpoint.")

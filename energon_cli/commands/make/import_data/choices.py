@@ -18,7 +18,7 @@ from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_c
 
 from ....prepare.choices import show_trial
 from ....prepare.flags import type_of_flags
-from ....prepare.history import AnswerHistory, RewindableQuestions
+from ....prepare.history import AnswerHistory
 from ....prepare.questions import PipedQuestions, ask
 from .flags import ImportFlags
 
@@ -71,15 +71,14 @@ def resolve_choices(
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         return show_trial(folder, DatasetYaml(spec=spec, field_map=field_map), console, trust_code=False)
 
-    menus = MenuQuestions(folder.sizes, try_field_map=try_field_map)
-    rewindable = RewindableQuestions(menus, history)
+    menus = MenuQuestions(history, folder.sizes, try_field_map=try_field_map)
 
     def ask_all() -> tuple[Mapping[str, float] | None, Choices]:
         chosen = ratio
         if chosen is None:
             text = history.answer("split", lambda previous: _ask_split(listed, previous, history))
             chosen = parse_ratio(text) if text else None
-        return chosen, ask(rewindable, given)
+        return chosen, ask(menus, given)
 
     return history.run(ask_all)
 

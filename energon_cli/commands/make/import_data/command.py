@@ -23,7 +23,7 @@ _KINDS = (
     "kind",
     metavar="KIND",
     type=click.Choice(_KINDS),
-    help=f"Kind of the sources: {', '.join(_KINDS)}.  [default: as they look]",
+    help=f"Kind of the sources: {', '.join(_KINDS)}.  [default: detected from names and contents]",
 )
 @click.option(
     "--part",
@@ -37,7 +37,7 @@ _KINDS = (
 @click.option(
     "--root",
     metavar="DIR",
-    help="Folder that paths in a table start from, and may not leave.  [default: that of the table]",
+    help="Folder that paths in a table start from, and may not leave.  [default: the folder of the table]",
 )
 @click.option(
     "--allow-outside/--no-allow-outside",
@@ -57,12 +57,12 @@ _KINDS = (
 @click.option(
     "--splits/--no-splits",
     default=None,
-    help="Take subfolders train, val and test for split parts, or not.  [default: as they look]",
+    help="Take subfolders train, val and test for split parts, or not.  [default: detected from their names]",
 )
 @click.option(
     "--keep-text-only",
     is_flag=True,
-    help="Write rows of a table without a picture, too, as those of conversations; they are left out otherwise.",
+    help="Also write rows of a table without a picture, such as conversations of text; by default they are left out.",
 )
 @click.option(
     "--download", is_flag=True, help="Fetch the files at URLs in a table. Without it, none is fetched or written."
@@ -82,7 +82,7 @@ _KINDS = (
     metavar="WHAT",
     type=click.Choice(["name", "folder", "parallel", "number"]),
     help="What the files of a sample share: their name; their folder; parallel: the path but for one folder, as in"
-    " images/a.jpg and labels/a.txt; number: the number that ends their names.  [default: as they look]",
+    " images/a.jpg and labels/a.txt; number: the number that ends their names.  [default: detected from the paths]",
 )
 @shared_options("split_ratio", help="Divide the samples into train, val and test in this ratio.")
 @shuffle_options
@@ -91,7 +91,12 @@ _KINDS = (
 @click.option(
     "--resize", metavar="PIXELS", type=click.IntRange(min=1), help="Shrink larger pictures to this longer side."
 )
-@click.option("--format", "picture_format", type=click.Choice(["jpg", "png", "webp"]), help="Encode other pictures so.")
+@click.option(
+    "--format",
+    "picture_format",
+    type=click.Choice(["jpg", "png", "webp"]),
+    help="Encode pictures of other formats in this one.",
+)
 @click.option(
     "--quality",
     metavar="N",
@@ -106,7 +111,7 @@ _KINDS = (
     type=click.Choice(["refuse", "ignore"]),
     default="refuse",
     show_default=True,
-    help="What to do with coordinates whose picture is resized or turned. Those of COCO are moved.",
+    help="What to do with coordinates whose picture is resized or turned. Coordinates of COCO are moved.",
 )
 @click.option(
     "--pages",

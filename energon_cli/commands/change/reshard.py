@@ -94,6 +94,7 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
 
     from ...console import print_json, show_note, show_warning
 
+    # The JSON has the facts of the new dataset and of the old one.
     written, prepared = report.written, report.written.prepared
     warnings = (*report.warnings, *prepared.warnings)
     if as_json:
@@ -116,6 +117,7 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
         show_account(written.account)
         print_json(document)
         return
+    # The text has what was written, and what was not.
     show_note(
         f"wrote {plural(prepared.samples, 'sample')} in {plural(prepared.shards, 'shard')}, "
         f"{format_bytes(written.size_bytes)}, to {dest} ({written.seconds:.1f} s)"

@@ -84,11 +84,13 @@ def split(
     from ...dataset_path import check_path
     from ...progress import ProgressBar
 
+    # Exactly one thing is to be done.
     path = check_path(path)
     if check + is_undo + (split_ratio is not None) != 1:
         raise click.UsageError("Pass --split-ratio for a new split, --check, or --undo.")
     if duplicates_of is not None and (not check or group_by is not None):
         raise click.UsageError("--duplicates-of belongs to --check without --group-by.")
+    # Undo the last split.
     if is_undo:
         undone = splitting.undo_split(path)
         if as_json:
@@ -98,6 +100,7 @@ def split(
         return
     bar = ProgressBar("Reading samples", unit="samples", enabled=progress)
     compute = partial(compute_with_consent, computes=computes)
+    # Check the present split.
     if split_ratio is None:
         with bar:
             found = splitting.find_leaks(
@@ -105,6 +108,7 @@ def split(
             )
         print_json(found) if as_json else _show_leaks(found, group_by)
         click.get_current_context().exit(0 if found.is_clean else 1)
+    # Write the new one.
     plan = splitting.SplitPlan(
         path=path,
         ratio=parse_ratio(split_ratio),

@@ -70,6 +70,7 @@ def diff(
     from ...console import output_console, print_json
     from ...progress import ProgressBar
 
+    # Compare; two kinds of data that do not fit are a wrong usage.
     with ProgressBar("Comparing", unit="shards", enabled=progress) as bar:
         try:
             report = compare_paths(
@@ -86,6 +87,7 @@ def diff(
             if "cannot be compared" in error.message:
                 raise click.UsageError(f"{error.message}: {error.hint}.") from error
             raise
+    # Show the differences; any makes the exit code 1.
     if as_json:
         print_json(_document(report))
     else:

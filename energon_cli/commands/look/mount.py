@@ -74,12 +74,14 @@ def mount(
     from ...progress import ProgressBar
 
     mounted = os.path.abspath(directory)
+    # Mount in a process of its own, which outlives this one.
     if detach:
         facts = _start_detached()
         show_note(f"mounted at {mounted}; unmount it: fusermount3 -u {shlex.quote(mounted)}")
         if as_json:
             print_json(facts)
         return
+    # Read the indexes, and serve files until Ctrl-C.
     with ProgressBar("Scanning", unit="shards") as bar:
         tree = open_tree(
             check_ref(ref),

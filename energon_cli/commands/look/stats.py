@@ -88,6 +88,7 @@ def stats(
     from ...console import print_json, show_note, write_file
     from ...progress import ProgressBar
 
+    # Check the options.
     datasets = named_datasets([check_ref(ref) for ref in refs], split_parts=query.split_parts)
     if tokenizer is not None and not (tokenizer.endswith(".json") or ":" in tokenizer):
         expected = f"expected a .json file of tokenizers, or module:callable, found {tokenizer!r}"
@@ -98,6 +99,7 @@ def stats(
         written = tuple(name for _, name in read_value_names(write)) if write else ()
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--write") from error
+    # Collect the statistics of each dataset, and show them or keep them for the JSON.
     documents, has_findings = [], False
     with open_datasets(datasets) as opened:
         for one in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
@@ -126,6 +128,7 @@ def stats(
                 page = html_report(report, ref)
                 write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
                 show_note(f"wrote {html}")
+    # Print the JSON of all datasets.
     if as_json:
         print_json(documents[0] if len(documents) == 1 else {"datasets": documents})
     if has_findings:
@@ -169,9 +172,11 @@ _MAX_VALUES = 100
 
 def show_stats(console: Console, report: StatsReport) -> None:
     """Print the statistics of a dataset, at most 80 columns wide."""
+    # The heading, and the part sets of all samples.
     drawn = f" of {report.population:,}, drawn at random" if report.is_sampled else ""
     console.print(Text(escape_controls(report.path), style="bold"), Text(f"{report.samples:,} samples{drawn}"))
     print_part_sets(console, report.part_sets.to_document(), is_complete=not report.part_sets.others)
+    # Distributions of numbers.
     if report.numbers:
         bars = _BARS if console.encoding.lower().startswith("utf") else _ASCII_BARS
         mean = ">mean ± 95 %" if report.is_sampled else ">mean"
@@ -188,6 +193,7 @@ def show_stats(console: Console, report: StatsReport) -> None:
             for name, found in sorted(report.numbers.items())[:_MAX_VALUES]
         )
         print_table(console, headings[:shown], [row[:shown] for row in rows])
+    # The most frequent texts.
     if report.texts:
         counts = []
         for name, texts in sorted(report.texts.items())[:_MAX_VALUES]:
@@ -195,6 +201,7 @@ def show_stats(console: Console, report: StatsReport) -> None:
             different = f"{texts.distinct:,}" + ("+" if texts.others else "")
             counts.append((name, f"{texts.count:,}", different, top))
         print_table(console, ("value", "count", "different", "most frequent"), counts)
+    # What is hidden, broken or a duplicate.
     if (more := max(len(report.numbers), len(report.texts)) - _MAX_VALUES) > 0:
         console.print(f"… and {more:,}{' or more' if report.is_cut else ''} values, of which --json prints 1,000")
     _show_broken(console, report)

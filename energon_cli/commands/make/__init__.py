@@ -1,1 +1,1 @@
-"""Make a dataset: ``energon import``. ``energon prepare`` is a package of its own."""
+"""Make a dataset of other files: ``import``."""

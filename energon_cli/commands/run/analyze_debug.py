@@ -113,6 +113,7 @@ def analyze_debug(
 
     from ...console import print_json, show_note, write_file
 
+    # Refuse options that do not fit together.
     if bool(log_paths) == (dataset is not None):
         raise click.UsageError("Pass LOG_PATHS, or --dataset.")
     lists = bool(step) or key is not None
@@ -120,6 +121,7 @@ def analyze_debug(
         raise click.UsageError("--step and --key list what a log has. energon trace lists the samples of a dataset.")
     if force_loading_order and dataset is not None:
         raise click.UsageError("--force-loading-order needs LOG_PATHS.")
+    # Take the uses of samples from the arguments of a run, from reads of workers, or from the log of a loader.
     found: Sequence[LoggedLoader] = ()
     chosen = None
     if dataset is not None:
@@ -134,11 +136,13 @@ def analyze_debug(
             _list(chosen, step, key, as_json=as_json)
             return
         uses = chosen.uses(skip=skip)
+    # Count them, and draw them.
     loaders = [_loader_document(one, analyzed=one is chosen) for one in found]
     facts = uses.facts()
     if not no_heatmap:
         picture = uses.picture(width=heatmap_steps, height=heatmap_samples, gain=heatmap_gain, colors=not no_colors)
         write_file(heatmap_path, picture, hint="name another --heatmap-path")
+    # Report.
     if as_json:
         print_json({**facts, "loaders": loaders, "heatmap": None if no_heatmap else heatmap_path})
     else:

@@ -81,6 +81,7 @@ def read_state_files(
 
     where = f" at {place}" if place else ""
     for path in paths:
+        # Read the file, or each file of the folder.
         is_folder = EPath(path).is_dir()
         states = 0
         for name in list_state_files(path) if is_folder else [path]:
@@ -90,6 +91,7 @@ def read_state_files(
                 yield name, error
                 states += 1
                 continue
+            # A named file without a state is an error; in a folder, it is another kind of file.
             if file.states:
                 yield name, file
             elif not is_folder:

@@ -42,12 +42,14 @@ def doctor(*, as_json: bool) -> None:
     from ...console import output_console, print_json
     from ...installation import installation_faults
 
+    # Examine the machine, and the installation of this program.
     checkup = examine_machine()
     advice = list(checkup.advice)
     for fault in installation_faults():
         message, _, hint = fault.message.partition("\n  hint: ")
         severity: Any = "error" if fault.breaks else "warning"
         advice.append(Advice(severity=severity, subject="installation", message=message, hint=hint))
+    # Report; anything to change makes the exit code 1.
     if as_json:
         print_json({**_document(checkup), "findings": advice})
     else:

@@ -69,6 +69,7 @@ def _show(facts: RunFacts, console: Any) -> None:
     from loader.errors import escape_controls
     from loader.inspect import format_bytes, format_percent, plural, print_table
 
+    # The datasets, with the shares that they have.
     console.print(
         f"{plural(facts.steps, 'step')} of {plural(facts.batch_samples, 'sample')}: {plural(facts.samples, 'sample')}"
     )
@@ -89,10 +90,12 @@ def _show(facts: RunFacts, console: Any) -> None:
         console.print(escape_controls(note))
     if facts.stretches:
         _show_stretches(facts, console)
+    # Amounts of columns, such as tokens, by dataset.
     for name in sorted({name for one in facts.sources for name in one.amounts}):
         known = [one for one in facts.sources if name in one.amounts]
         amounts = "; ".join(f"{escape_controls(one.path)} {one.amounts[name]:,.0f}" for one in known)
         console.print(f"{name}: {sum(one.amounts[name] for one in known):,.0f} ({amounts})")
+    # Memory, shuffling and reads.
     buffers = f", {format_bytes(facts.buffer_bytes)} in packing buffers" if facts.buffer_bytes else ""
     cached = f"; cache of a node: {format_bytes(facts.cache_bytes)}" if facts.cache_bytes else ""
     console.print(
@@ -110,6 +113,7 @@ def _show(facts: RunFacts, console: Any) -> None:
             f"reads from {storage.storage}: {plural(storage.files, 'file')}, about {storage.requests:,} requests, "
             f"{format_bytes(storage.bytes)}"
         )
+    # The ranks that a state restores on, and what may go wrong.
     ranks = ", ".join(map(str, facts.ranks))
     console.print(f"{facts.lanes:,} lanes: a state restores on {ranks} ranks, with any number of workers each")
     for finding in facts.findings:

@@ -93,6 +93,7 @@ def preview(
     from ....console import StatusLine, is_terminal, output_console, show_note
     from ....progress import ProgressBar
 
+    # Open the samples of all keys; tar files that are not prepared are scanned as far as needed.
     ref = check_ref(ref)
     if split_parts:
         _check_has_splits(ref)
@@ -111,11 +112,13 @@ def preview(
     )
     with bar, status:
         total, view = _joined([open_views(replace(request, key=key)) for key in keys or (None,)])
+    # Choose the samples to print.
     if not total:
         raise _nothing_to_show(ref.path, split_parts)
     if index >= total:
         raise click.BadParameter(f"there are {total:,} samples, counted from 0", param_hint="--index")
     shown = range(index, min(index + (limit or max(1, len(keys))), total))
+    # Print them as JSON, page through them, or print them as text.
     if as_json:
         is_sound = _print_documents(view, shown)
         if not is_sound:
@@ -243,12 +246,14 @@ def page_through(
         start: First sample to show.
         images: Draw pictures; None: if the terminal can.
     """
+    # The parts of a walk; the worker and the keyboard hold resources.
     notes = Notes()
     screen = Screen(console)
     keyboard = Keyboard(sys.stdin.fileno())
     changed = _Flag(keyboard.wake)
     worker = AheadWorker(keyboard.wake)
     try:
+        # Walk from sample to sample until the user quits.
         with RawMode(sys.stdin.fileno(), on_enter=screen.enter, on_leave=screen.leave, on_change=changed.set):
             space = terminal_space(console, images=images, keyboard=keyboard)
             walk = Walk(

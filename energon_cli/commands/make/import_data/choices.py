@@ -50,6 +50,7 @@ def resolve_choices(
     Returns:
         The share of each split part, None for the splits of the sources; and the sample type.
     """
+    # Settle what flags or the kind of the sources decide.
     settled = type_of_flags(flags.sample_type, flags.field_map)
     proposed = _proposal_of_sources(listed)
     if not settled and proposed is not None:
@@ -57,15 +58,18 @@ def resolve_choices(
     given = open_choices(folder, ask_split=False, **settled)
     ratio = flags.ratio()
     is_split = listed.rows.split_names != ("",)
+    # Without prompts, take the proposals.
     if flags.yes or flags.dry_run:
         if ratio is None and not is_split and len(listed.rows) >= _MIN_TO_SPLIT:
             ratio = parse_ratio(_DEFAULT_RATIO)
         return ratio, propose_choices(given)
+    # Read answers from standard input.
     if not flags.asks_by_menus:
         questions = PipedQuestions(show=console.print)
         if ratio is None and not is_split:
             ratio = questions.split(SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO))).ratio
         return ratio, ask(questions, given)
+    # Prompt with menus, again if the user goes back.
     from ....prepare.menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:

@@ -101,7 +101,7 @@ def _document(report: DiffReport) -> dict[str, Any]:
     return {
         "a": report.before,
         "b": report.after,
-        "kinds": list(report.kinds),
+        "kinds": report.kinds,
         "same": report.is_same,
         "count": report.count,
         "resumes": report.resumes,
@@ -109,20 +109,14 @@ def _document(report: DiffReport) -> dict[str, Any]:
             {
                 "place": one.place,
                 "name": one.name,
-                "a": _plain(one.before),
-                "b": _plain(one.after),
+                "a": one.before,
+                "b": one.after,
                 "text": str(one),
             }
             for one in report.differences
         ],
-        "notes": list(report.notes),
+        "notes": report.notes,
     }
-
-
-def _plain(value: Any) -> Any:
-    from loader.training.states import Names
-
-    return {"count": value.count, "names": list(value.first)} if isinstance(value, Names) else value
 
 
 def _show(console: Console, report: DiffReport) -> None:

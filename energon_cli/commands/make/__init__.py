@@ -1,1 +1,1 @@
-"""Make a dataset of other files: ``import``."""
+"""The command ``energon import``, which makes datasets of other files."""

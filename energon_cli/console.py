@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import click
@@ -183,15 +183,25 @@ def _indented(document: Any) -> str:
 
 
 def _as_json(value: Any) -> Any:
-    """Convert dataclasses to mappings, and values that only YAML has, such as dates and non-string keys, to strings."""
+    """Convert a report to plain data.
+
+    Dataclasses and named tuples become objects, by their fields. ``field(metadata={"json": "bytes"})`` gives a field
+    another key, and ``{"json": None}`` omits it. A class with other keys has a method ``to_document``. Values that only
+    YAML has, such as dates, and keys become strings.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, list | tuple):
         return [_as_json(inner) for inner in value]
     if isinstance(value, Mapping):
         return {str(key): _as_json(inner) for key, inner in value.items()}
+    if hasattr(value, "to_document"):
+        return _as_json(value.to_document())
     if is_dataclass(value):
-        return {name: _as_json(getattr(value, name)) for name in value.__dataclass_fields__}
+        keys = {field.name: field.metadata.get("json", field.name) for field in fields(value)}
+        return {key: _as_json(getattr(value, name)) for name, key in keys.items() if key is not None}
     return str(value)
 
 

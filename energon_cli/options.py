@@ -110,7 +110,9 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "drop_parts": _shared("--drop-parts", **_NAMES, multiple=True, help="No parts of these names; * is any text."),
     "dry_run": _flag("--dry-run", help="Show the result without writing it."),
     "duplicates": _flag("--duplicates", help="Samples of equal contents."),
-    "duplicates_of": _shared("--duplicates-of", metavar="PART", help="The same, by the part of this name alone."),
+    "duplicates_of": _shared(
+        "--duplicates-of", metavar="PART", help="Like --duplicates, but compare only the part of this name."
+    ),
     "field_map": _shared("--field-map", metavar="JSON", help='Part of each field: {"image": "jpg", "caption": "txt"}.'),
     "filter": _shared("--filter", "filter_name", metavar="NAME", help="Only samples that this named filter keeps."),
     "force_overwrite": _flag("--force-overwrite", help="Replace existing files in DEST."),

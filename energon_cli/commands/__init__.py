@@ -1,1 +1,1 @@
-"""The commands that are one file each."""
+"""The commands, in the groups of `energon --help`: make a dataset, look at one, change one, run a training."""

@@ -24,7 +24,7 @@ from loader.inspect import (
 
 from ..console import StatusLine, show_note, show_warning
 from .flags import PrepareFlags, split_of_flags, type_of_flags
-from .history import AnswerHistory, RewindableQuestions
+from .history import AnswerHistory
 from .questions import PipedQuestions, ask
 from .report import show_first_sample, show_found, show_part_sets, show_split
 from .scan import BackgroundScan
@@ -148,8 +148,9 @@ def _ask_by_menus(
         show_warning(*planned.warnings)
         return flags.by_samples is None and misses_ratio(folder.sizes, request)
 
-    menus = MenuQuestions(folder.sizes, path=flags.path, try_field_map=try_field_map, show_split=show_choice)
-    questions = RewindableQuestions(menus, history)
+    questions = MenuQuestions(
+        history, folder.sizes, path=flags.path, try_field_map=try_field_map, show_split=show_choice
+    )
 
     def ask_all() -> Choices:
         asked = given
@@ -165,7 +166,7 @@ def show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, tr
     """Build a sample with the chosen field map, and print it or the error."""
     if not folder.contents.parts:
         return True
-    from ..preview.render import render_sample, terminal_space
+    from ..terminal.render import render_sample, terminal_space
 
     with StatusLine() as status:
         status.show("decoding the first sample…")

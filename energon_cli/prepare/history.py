@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set as AbstractSet
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from loader.format.documents import SampleTypeSpec
-from loader.format.prepare import SplitRequest
-from loader.inspect import FieldQuestion
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
 from .prompts import GoBack, confirm
-
-if TYPE_CHECKING:
-    from .menus import MenuQuestions
 
 _Result = TypeVar("_Result")
 
@@ -41,7 +33,7 @@ class AnswerHistory:
             except GoBack:
                 self.back()
 
-    def answer(self, prompt: Hashable, ask: Callable[[Any], Any], *, prompted: bool = True) -> Any:
+    def answer(self, prompt: Hashable, ask: Callable[[Any], _Result], *, prompted: bool = True) -> _Result:
         """Return the answer of a prompt: the recorded one, or a new one.
 
         Args:
@@ -51,7 +43,8 @@ class AnswerHistory:
         """
         if self._replayed == len(self._answers):
             self._answers.append((ask(self._previous.get(prompt)), prompted))
-        answer = self._previous[prompt] = self._answers[self._replayed][0]
+        answer: _Result = self._answers[self._replayed][0]
+        self._previous[prompt] = answer
         self._replayed += 1
         return answer
 
@@ -88,51 +81,3 @@ class AnswerHistory:
         is_first = what not in self._shown
         self._shown.add(what)
         return is_first
-
-
-class RewindableQuestions:
-    """Prompts as menus that start with the previous answers, and that a user can go back to."""
-
-    asks_all = False
-
-    def __init__(self, menus: MenuQuestions, history: AnswerHistory) -> None:
-        self._menus = menus
-        self._history = history
-
-    def _answer(self, prompt: Hashable, ask: Callable[[Any], _Result]) -> _Result:
-        self._menus.can_go_back = self._history.can_go_back
-        answer: _Result = self._history.answer(prompt, ask)
-        return answer
-
-    def what_to_change(self, *, has_dataset_yaml: bool) -> tuple[bool, bool]:
-        """Prompt for the parts of a prepared dataset to change: the split, and ``dataset.yaml``."""
-        return self._answer(
-            "change", lambda previous: self._menus.what_to_change(previous, has_dataset_yaml=has_dataset_yaml)
-        )
-
-    def split(self, proposed: SplitRequest) -> SplitRequest:
-        return self._answer("split", lambda previous: self._menus.split(proposed, previous))
-
-    def sample_type(
-        self, likeliest_first: Sequence[SampleTypeSpec], fitting: AbstractSet[str]
-    ) -> SampleTypeSpec | None:
-        # A previous answer may be None, so that it is wrapped.
-        return self._answer("type", lambda previous: (self._menus.sample_type(likeliest_first, fitting, previous),))[0]
-
-    def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
-        def ask(previous: bool | None) -> bool:
-            return self._menus.use_field_map(spec, proposes_code=proposes_code, default=previous)
-
-        return self._answer(("map", spec.name), ask)
-
-    def field(self, question: FieldQuestion) -> str:
-        def ask(previous: str | None) -> str:
-            return self._menus.field(question if previous is None else replace(question, proposal=previous))
-
-        return self._answer(("field", question.spec.name, question.field.name), ask)
-
-    def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
-        works = not self._history.is_recorded() and self._menus.try_field_map(spec, field_map)
-        return bool(
-            self._history.answer("accept", lambda _: works or self._menus.keep_failing_field_map(), prompted=not works)
-        )

@@ -14,6 +14,7 @@ from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, split_by_patterns
 from loader.inspect import FieldQuestion, check_field, complete_field, field_hint, plural
 
+from .history import AnswerHistory
 from .prompts import GoBack, ask_text, leave, print_dim, select
 from .questions import format_ratio
 
@@ -26,9 +27,10 @@ _LABEL_COLUMNS = 76  # a menu's line on a terminal of 80 columns
 
 
 class MenuQuestions:
-    """Prompts as menus, and as text inputs with a proposal.
+    """Prompts as menus and text inputs, which start with the previous answers, and that a user can go back to.
 
     Args:
+        history: The answers so far; a prompt that is answered is not shown again.
         sizes: Sizes of the shards in bytes, by their names.
         path: The dataset, as the user names it.
         try_field_map: Shows a sample built with a field map; returns False if that fails.
@@ -36,24 +38,26 @@ class MenuQuestions:
             ``ConfigError`` if the split is invalid.
     """
 
+    asks_all = False
+
     def __init__(
         self,
+        history: AnswerHistory,
         sizes: Mapping[str, int],
         *,
         path: str = "",
         try_field_map: Callable[[SampleTypeSpec, Mapping[str, str]], bool],
         show_split: Callable[[SplitRequest], bool] = lambda _: False,
     ) -> None:
+        self._history = history
         self._shards, self._path = list(sizes), path
-        self.try_field_map = try_field_map
-        self.can_go_back = False
+        self._try_field_map = try_field_map
         self._show_split = show_split
 
-    def what_to_change(self, previous: tuple[bool, bool] | None, *, has_dataset_yaml: bool) -> tuple[bool, bool]:
+    def what_to_change(self, *, has_dataset_yaml: bool) -> tuple[bool, bool]:
         """Prompt for the parts of a prepared dataset to change.
 
         Args:
-            previous: The previous answer.
             has_dataset_yaml: The dataset has a ``dataset.yaml``.
 
         Returns:
@@ -66,12 +70,20 @@ class MenuQuestions:
             "the split": (True, False),
             "the split, the sample type and fields": (True, True),
         }
-        default = next((label for label, answer in answers.items() if answer == previous), None)
-        return answers[self._select("This dataset is already prepared. What should change?", list(answers), default)]
 
-    def split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
+        def ask(previous: tuple[bool, bool] | None) -> tuple[bool, bool]:
+            default = next((label for label, answer in answers.items() if answer == previous), None)
+            question = "This dataset is already prepared. What should change?"
+            return answers[self._select(question, list(answers), default)]
+
+        return self._history.answer("change", ask)
+
+    def split(self, proposed: SplitRequest) -> SplitRequest:
+        return self._history.answer("split", lambda previous: self._ask_split(proposed, previous))
+
+    def _ask_split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
         while True:
-            choice = self._split(proposed, previous)
+            choice = self._pick_split(proposed, previous)
             try:
                 return self._divided(choice) if self._show_split(choice) else choice
             except ConfigError as error:
@@ -95,7 +107,7 @@ class MenuQuestions:
             self._show_split(choice)
         return choice
 
-    def _split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
+    def _pick_split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
         choices: dict[str, Any] = {}
         if proposed.parts:
             counts = ", ".join(f"{name} ({plural(len(shards), 'shard')})" for name, shards in proposed.parts.items())
@@ -144,6 +156,12 @@ class MenuQuestions:
             patterns.append(parse_split_part(answer))
 
     def sample_type(
+        self, likeliest_first: Sequence[SampleTypeSpec], fitting: AbstractSet[str]
+    ) -> SampleTypeSpec | None:
+        # A previous answer may be None, so that it is wrapped.
+        return self._history.answer("type", lambda previous: (self._ask_type(likeliest_first, fitting, previous),))[0]
+
+    def _ask_type(
         self,
         likeliest_first: Sequence[SampleTypeSpec],
         fitting: AbstractSet[str],
@@ -164,34 +182,47 @@ class MenuQuestions:
             except GoBack:
                 previous, default = None, others[0]
 
-    def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool, default: bool | None) -> bool:
+    def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
         field_map = "parts, or values inside json (a field map)"
         code = "my own code (a sample_loader.py to fill in)"
         choices = [field_map, code]
         if proposes_code:
             code = "generated code (a sample_loader.py, which needs --trust-code)"
             choices = [code, field_map]
-        previous = None if default is None else field_map if default else code
-        return self._select(f"Where do the fields of {spec.name} come from?", choices, previous) == field_map
+
+        def ask(previous: bool | None) -> bool:
+            default = None if previous is None else field_map if previous else code
+            return self._select(f"Where do the fields of {spec.name} come from?", choices, default) == field_map
+
+        return self._history.answer(("map", spec.name), ask)
 
     def field(self, question: FieldQuestion) -> str:
         field = question.field
         optional = "" if field.required else ", optional"
-        return ask_text(
-            f"{field.name} ({field.kind.replace('_', ' ')}{optional}) from",
-            default=question.proposal,
-            check=lambda answer: check_field(question, answer),
-            hint=f"{field_hint(question)}; Tab completes",
-            complete=lambda text: complete_field(question, text),
-        )
 
-    def keep_failing_field_map(self) -> bool:
-        """Prompt after a failed trial; False prompts for the fields again."""
-        edit = "change the fields"
-        return self._select("The sample cannot be built with this field map.", [edit, "keep this map anyway"]) != edit
+        def ask(previous: str | None) -> str:
+            shown = question if previous is None else replace(question, proposal=previous)
+            return ask_text(
+                f"{field.name} ({field.kind.replace('_', ' ')}{optional}) from",
+                default=shown.proposal,
+                check=lambda answer: check_field(shown, answer),
+                hint=f"{field_hint(shown)}; Tab completes",
+                complete=lambda text: complete_field(shown, text),
+            )
+
+        return self._history.answer(("field", question.spec.name, field.name), ask)
+
+    def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
+        works = not self._history.is_recorded() and self._try_field_map(spec, field_map)
+        edit, keep = "change the fields", "keep this map anyway"
+
+        def ask(_previous: bool | None) -> bool:
+            return works or self._select("The sample cannot be built with this field map.", [edit, keep]) != edit
+
+        return self._history.answer("accept", ask, prompted=not works)
 
     def _select(self, question: str, choices: Sequence[str], default: str | None = None) -> str:
-        return select(question, choices, default=default, can_go_back=self.can_go_back)
+        return select(question, choices, default=default, can_go_back=self._history.can_go_back)
 
 
 def menu_label(spec: SampleTypeSpec) -> str:

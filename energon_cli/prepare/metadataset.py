@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -56,8 +56,7 @@ def prepare_joins(path: str, *, progress: bool | None, as_json: bool, dry_run: b
     with ProgressBar("Joining", unit="samples", enabled=progress) as bar:
         reports = prepare_metadataset(path, progress=bar.update, compat=compat)
     if as_json:
-        joins = [_document(report) for report in reports]
-        print_json({"path": path, "dry_run": False, "joins": joins})
+        print_json({"path": path, "dry_run": False, "joins": reports})
         return
     if not reports:
         _print(f"{path} has no joins: nothing to prepare; all its datasets exist")
@@ -102,13 +101,3 @@ def _member_summary(member: MemberReport, folder: str) -> str:
     missing = f", {member.missing:,} missing" if member.missing else ""
     unused = f", {member.unused:,} unused" if member.unused else ""
     return f"{os.path.relpath(member.path, folder)}: {member.matched:,} matched{missing}{unused}"
-
-
-def _document(report: JoinReport) -> dict[str, Any]:
-    return {
-        "file": report.file,
-        "place": report.place,
-        "rows": report.rows,
-        "skipped": report.skipped,
-        "datasets": report.members,
-    }

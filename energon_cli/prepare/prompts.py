@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn
 import click
 
 from ..ascii_text import in_ascii, is_ascii_only
-from ..preview.terminal import discard_input
+from ..terminal.abilities import discard_input
 
 Confirmation = Literal["write", "change"]
 
@@ -29,7 +29,7 @@ class _Leave(Exception):  # noqa: N818 - a wish of the user
 
 def no_echo(*, enabled: bool) -> AbstractContextManager[Any]:
     """Keep the terminal from showing keys that are typed between two prompts; they answer none."""
-    from ..preview.keys import RawMode
+    from ..terminal.keys import RawMode
 
     return RawMode(sys.stdin.fileno(), on_change=lambda: None) if enabled else nullcontext()
 

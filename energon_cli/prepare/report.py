@@ -48,7 +48,7 @@ def show_first_sample(console: Console, found: SampledContents) -> None:
     """Print the parts of a sample."""
     from loader.inspect import SampleView, describe_parts
 
-    from ..preview.render import render_sample, terminal_space
+    from ..terminal.render import render_sample, terminal_space
 
     if not found.parts:
         return
@@ -133,18 +133,18 @@ def report_document(
         "scanned": report.scanned,
         "resumed": report.resumed,
         "reused": report.reused,
-        "decompressed": list(decompressed),
-        "split": {name: {"shards": shards, "samples": samples} for name, (shards, samples) in report.split.items()},
-        "part_sets": list(part_sets),
+        "decompressed": decompressed,
+        "split": report.split,
+        "part_sets": part_sets,
         "files": sorted(files),
         "duplicate_keys": report.duplicate_keys,
         "compat": report.compat,
         "media_metadata": media_document(report.media) if report.media else None,
         "uuid": report.uuid,
         "seconds": round(report.seconds, 3),
-        "warnings": list(report.warnings),
-        "notes": list(notes),
-        "account": report.account.to_document(),
+        "warnings": report.warnings,
+        "notes": notes,
+        "account": report.account,
     }
 
 
@@ -152,7 +152,7 @@ def media_document(report: MediaReport) -> dict[str, Any]:
     """Return the ``--json`` document of a media report; its keys are stable."""
     return {
         "strategy": report.media_filter.strategy,
-        "patterns": list(report.media_filter.patterns),
+        "patterns": report.media_filter.patterns,
         "exact": report.media_filter.exact,
         "entries": report.entries,
         "collected": report.collected,

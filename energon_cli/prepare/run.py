@@ -286,7 +286,7 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
             "part_sets": list(draft.part_sets),
             "warnings": warnings,
             "notes": list(draft.notes),
-            "account": account.to_document(),
+            "account": account,
         }
         print_json(document)
         return

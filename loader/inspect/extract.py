@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..convert.exporting import file_name
@@ -39,7 +39,7 @@ class SampleParts:
     shard: str
     index: int
     parts: tuple[PartPlace, ...]
-    data: Mapping[str, bytes]
+    data: Mapping[str, bytes] = field(metadata={"json": None})
 
     def part(self, name: str) -> bytes:
         """Return the bytes of a part.

@@ -14,9 +14,9 @@ import pytest
 from rich.panel import Panel
 from rich.text import Text
 
-from energon_cli.commands.mount import _start_detached
+from energon_cli.commands.look.mount import _start_detached
+from energon_cli.commands.run.trace import show_samples
 from energon_cli.console import output_console
-from energon_cli.runs.trace import show_samples
 from loader.convert.exporting import file_name, key_of
 from tests.cli.run_energon import RunEnergon
 

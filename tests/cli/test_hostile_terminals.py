@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from energon_cli.preview.walk import KEYS_HELP
+from energon_cli.commands.look.preview.walk import KEYS_HELP
 from tests.cli.make_dataset import caption_parts
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import ENTER, RIGHT, TAB, TerminalRun

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from energon_cli.preview.keys import split_input
-from energon_cli.preview.walk import KEYS_HELP
+from energon_cli.commands.look.preview.walk import KEYS_HELP
+from energon_cli.terminal.keys import split_input
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import (

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 from PIL import Image
 
-from energon_cli.preview.drawing import draw_picture, fit_cells, half_blocks
-from energon_cli.preview.render import DrawingSpace, draw_in
-from energon_cli.preview.terminal import PictureMethod, Terminal
+from energon_cli.terminal.abilities import PictureMethod, Terminal
+from energon_cli.terminal.drawing import draw_picture, fit_cells, half_blocks
+from energon_cli.terminal.render import DrawingSpace, draw_in
 from loader.inspect import describe_part, describe_value
 from tests.unit.inspect.test_fields import draw, encode, photograph
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, strategies as st
 from PIL import Image
 
-from energon_cli.preview.drawing import encode_sixel
-from energon_cli.preview.terminal import read_answers
-from energon_cli.preview.walk import KEYS_HELP
+from energon_cli.commands.look.preview.walk import KEYS_HELP
+from energon_cli.terminal.abilities import read_answers
+from energon_cli.terminal.drawing import encode_sixel
 from tests.cli.terminal import KITTY_ANSWERS, LATIN_ANSWERS, RIGHT, SIXEL_ANSWERS, TEXT_ANSWERS, TerminalRun
 from tests.unit.inspect.test_fields import photograph
 

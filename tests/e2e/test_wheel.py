@@ -138,8 +138,8 @@ def test_it_is_imported_beside_megatron_core(
     code = (
         "import megatron.core, megatron.energon\n"
         "from megatron.energon.tools.info import command\n"
-        "import energon_cli.commands.info, loader, sys\n"
-        "print(megatron.core.NAME, command is energon_cli.commands.info.info, 'torch' in sys.modules)\n"
+        "import energon_cli.commands.look.info, loader, sys\n"
+        "print(megatron.core.NAME, command is energon_cli.commands.look.info.info, 'torch' in sys.modules)\n"
         "print(megatron.energon.SkipSample is loader.SkipSample)\n"
     )
     assert environment.run("-W", "error", "-c", code, folder=project).stdout == "core True False\nTrue\n"

@@ -86,10 +86,10 @@ class AddPartsReport:
     parts: Mapping[str, int]
     matched: int
     missing: int
-    missing_keys: tuple[str, ...]
+    missing_keys: tuple[str, ...] = field(metadata={"json": None})
     unused: int
-    unused_keys: tuple[str, ...]
-    failed: int
+    unused_keys: tuple[str, ...] = field(metadata={"json": None})
+    failed: int = field(metadata={"json": None})
     rows: Mapping[str, int]
     account: Account
 

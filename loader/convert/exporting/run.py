@@ -83,7 +83,7 @@ class ExportReport:
     samples: int
     size_bytes: int
     output: str
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=(), metadata={"json": None})
     account: Account = field(default_factory=Account)
 
 

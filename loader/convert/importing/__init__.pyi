@@ -14,7 +14,6 @@ from .plan import (
 )
 from .run import (
     check_output as check_output,
-    failure_document as failure_document,
     run_import as run_import,
     write_failures as write_failures,
 )

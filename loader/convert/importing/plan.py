@@ -159,6 +159,10 @@ class FailedRow(msgspec.Struct, frozen=True, array_like=True):
     parts: int = 0
     size_bytes: int = 0
 
+    def to_document(self) -> dict[str, str]:
+        """Return the row as JSON; its keys are stable."""
+        return {"origin": self.origin, "key": self.key, "reason": self.reason, "code": self.code}
+
     @property
     def example(self) -> str:
         return f"one of them: {self.origin}: {self.reason}"

@@ -110,17 +110,12 @@ def _leaving_no_files(storage: Storage) -> Iterator[None]:
         raise
 
 
-def failure_document(failure: FailedRow) -> dict[str, str]:
-    """Return a failed row as JSON; its keys are stable."""
-    return {"origin": failure.origin, "key": failure.key, "reason": failure.reason, "code": failure.code}
-
-
 def write_failures(storage: Storage, failures: Sequence[FailedRow]) -> None:
     """Write the list of failed rows; remove that of an earlier run if there are none."""
     storage.remove(FAILURES_FILE)
     if failures:
         with storage.create(FAILURES_FILE) as file:
-            file.writelines(msgspec.json.encode(failure_document(failure)) + b"\n" for failure in failures)
+            file.writelines(msgspec.json.encode(failure.to_document()) + b"\n" for failure in failures)
 
 
 def _listed(plan: ImportPlan, on_progress: ProgressCallback | None) -> AbstractContextManager[ListedRows]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -22,6 +22,7 @@ from ...format.documents.yaml_document import parse_yaml
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.layout import ShardEntry
 from ...format.nv_meta import DATASET_YAML, FOLDER
+from ...format.prepare.plan import PartSize
 from ...storage import read_document, split_url
 from ..writing.new_output import ShardSource
 
@@ -258,7 +259,7 @@ class MergeReport:
         samples: Number of samples.
         shards: Number of shards.
         size_bytes: Bytes of all shards.
-        split: Part → (shards, samples).
+        split: Part → its size.
         columns: Names of the columns that were carried.
         filters: Names of the filters that were carried.
         duplicate_keys: Number of samples with the bare key of an earlier one.
@@ -272,12 +273,12 @@ class MergeReport:
     folders: Mapping[str, str]
     samples: int
     shards: int
-    size_bytes: int
-    split: Mapping[str, tuple[int, int]]
+    size_bytes: int = field(metadata={"json": "bytes"})
+    split: Mapping[str, PartSize]
     columns: tuple[str, ...]
     filters: tuple[str, ...]
     duplicate_keys: int
     renamed_shards: int
     warnings: tuple[str, ...]
     account: Account
-    seconds: float
+    seconds: float = field(metadata={"json": None})

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,24 +55,34 @@ class SplitPlan:
     compute: Compute | None = None
 
 
+class PartShare(NamedTuple):
+    """The size of a split part: shards, samples, and the share of all samples."""
+
+    shards: int
+    samples: int
+    share: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitReport:
     """The outcome of a split.
 
     Attributes:
         by: ``"shards"`` or ``"samples"``.
-        parts: Part → (shards, samples, share of all samples).
+        parts: Part → its size.
         groups: Number of groups.
         alone: Number of samples without a group, which are divided freely.
         file: Path of the split file.
+        dry_run: Nothing was written.
         warnings: Results that the user may not expect.
     """
 
     by: Literal["shards", "samples"]
-    parts: Mapping[str, tuple[int, int, float]]
+    parts: Mapping[str, PartShare]
     groups: int
     alone: int
     file: str
+    dry_run: bool
     warnings: tuple[str, ...]
 
 
@@ -121,12 +131,13 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
     return SplitReport(
         by=by,
         parts={
-            part: (len(parts[part]), count, count / max(1, len(chosen)))
+            part: PartShare(len(parts[part]), count, count / max(1, len(chosen)))
             for part, count in zip(plan.ratio, counts, strict=True)
         },
         groups=len(groups.names),
         alone=groups.alone,
         file=folder.storage.path(file),
+        dry_run=plan.dry_run,
         warnings=tuple(warnings),
     )
 

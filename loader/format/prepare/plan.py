@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...accounting import Account
 from ...accounting.large_parts import SHOWN_JSON_BYTES
@@ -99,6 +99,13 @@ class PrepareProgress:
 ProgressCallback = Callable[[PrepareProgress], None]
 
 
+class PartSize(NamedTuple):
+    """The numbers of a split part."""
+
+    shards: int
+    samples: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareReport:
     """The outcome of a prepare."""
@@ -114,7 +121,7 @@ class PrepareReport:
     reused: int  # number of unchanged shards
     duplicate_keys: int
     compat: bool
-    split: Mapping[str, tuple[int, int]]  # part → (shards, samples)
+    split: Mapping[str, PartSize]
     warnings: tuple[str, ...]
     seconds: float
     media: MediaReport | None = None

@@ -27,7 +27,7 @@ from ..media.tables import MediaReport
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .inputs import PrepareInputs, is_up_to_date, is_written, planned_files, read_inputs
-from .plan import PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
+from .plan import PartSize, PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
 from .record_folder import RecordPrepare
 from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
@@ -308,7 +308,7 @@ class TarPrepare(RunningPrepare):
         layout: Layout,
         identity: str,
         split: PlannedSplit,
-        counts: Mapping[str, tuple[int, int]],
+        counts: Mapping[str, PartSize],
         *,
         media: MediaReport | None = None,
     ) -> PrepareReport:

@@ -14,7 +14,7 @@ from ..documents.subset import ShareRange, SubsetRange
 from ..filters.files import FilterFiles
 from ..index.layout import ShardEntry
 from ..nv_meta import FOLDER, SPLIT_YAML
-from .plan import SplitRequest
+from .plan import PartSize, SplitRequest
 from .split_plan import SplitResult, ranges_by_ratio, split_by_patterns, split_by_ratio
 
 
@@ -28,7 +28,7 @@ class PlannedSplit:
     ranges: Mapping[str, SubsetRange] = field(default_factory=dict)  # part → its range of each of its shards
     filters: Mapping[str, str] = field(default_factory=dict)  # part → the filter that keeps its samples
 
-    def counts(self, shards: Sequence[ShardEntry], *, storage: Storage) -> dict[str, tuple[int, int]]:
+    def counts(self, shards: Sequence[ShardEntry], *, storage: Storage) -> dict[str, PartSize]:
         """Return for each part the numbers of its shards and of its samples.
 
         Args:
@@ -40,15 +40,15 @@ class PlannedSplit:
         """
         config = SplitConfig(split_parts={}, sample_ranges=self.ranges)
         samples, file = {shard.name: shard.samples for shard in shards}, storage.path(f"{FOLDER}/{SPLIT_YAML}")
-        counted: dict[str, tuple[int, int]] = {}
+        counted: dict[str, PartSize] = {}
         for part, names in self.parts.items():
             known = (name for name in names if name in samples)
             ranges = (config.samples_of(part, samples[name], shard=name, file=file) for name in known)
-            counted[part] = (len(names), sum(map(len, ranges)))
+            counted[part] = PartSize(len(names), sum(map(len, ranges)))
             if part in self.filters:
                 kept = FilterFiles.of_dataset(storage, self.filters[part])
                 counts = kept.read_counts() if kept.exist() else {}
-                counted[part] = (len(names), sum(counts.get(name, 0) for name in names))
+                counted[part] = PartSize(len(names), sum(counts.get(name, 0) for name in names))
         return counted
 
     def share_of(self, part: str) -> Fraction:

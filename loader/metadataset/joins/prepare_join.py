@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -66,10 +66,10 @@ class JoinReport:
 
     file: str
     place: str
-    name: str
+    name: str = field(metadata={"json": None})
     rows: int
     skipped: int
-    members: tuple[MemberReport, ...]
+    members: tuple[MemberReport, ...] = field(metadata={"json": "datasets"})
 
 
 def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinReport:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from energon_cli.preview.walk import KEYS_HELP
+from energon_cli.commands.look.preview.walk import KEYS_HELP
 from loader import (
     CaptioningSample,
     WorkerConfig,

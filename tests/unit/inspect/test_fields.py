@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 from PIL import Image
 from rich.console import Console
 
-from energon_cli.preview.render import DrawingSpace, render_sample
+from energon_cli.terminal.render import DrawingSpace, render_sample
 from loader.inspect import FieldView, SampleView, describe_part, describe_value
 from loader.samples import Picture, PictureError, array_picture, encoded_picture
 

@@ -1,3 +1,3 @@
 # Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
-from energon_cli.commands.info import info as _info
+from energon_cli.commands.look.info import info as _info
 command = _info

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ....format.documents.messages import short_key, short_repr
@@ -42,7 +42,7 @@ class Names:
     """
 
     count: int
-    first: tuple[str, ...]
+    first: tuple[str, ...] = field(metadata={"json": "names"})
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Names | None:

@@ -1,1 +1,0 @@
-"""``energon checkpoint``: inspect and redistribute saved states."""

@@ -1,0 +1,1 @@
+"""Change or copy a dataset: ``exclude``, ``split``, ``merge``, ``add-parts``, ``reshard``, ``extract``, ``export``."""

@@ -1,0 +1,101 @@
+"""``energon add-parts``: parts added later, in a dataset next to the first one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...command import energon_command
+from ...console import show_account
+from ...options import shared_options
+
+if TYPE_CHECKING:
+    from loader.convert.added_parts import AddPartsReport
+
+
+@energon_command("add-parts", short_help="Add parts to the samples of a dataset, next to its shards.")
+@click.argument("dataset")
+@click.argument("output", metavar="DEST")
+@click.option("--from", "source", required=True, metavar="SOURCE", help="Folder, table or prepared dataset.")
+@click.option("--metadataset", metavar="FILE", help="The metadataset to write.  [default: DEST.yaml]")
+@shared_options("key_column", help="Column of the keys in a table.  [default: key or id]")
+@click.option(
+    "--nonmatch",
+    type=click.Choice(["error", "skip", "none"]),
+    default="error",
+    show_default=True,
+    help="What happens to samples without new parts: none keeps them.",
+)
+@click.option("--rename", multiple=True, metavar="OLD=NEW", help="Rename a part.  [repeatable]")
+@click.option("--replace", is_flag=True, help="Let new parts replace parts of the same name in samples.")
+@click.option("--joiner", metavar="MODULE:NAME", default="loader:join_parts", help="Function or class that joins.")
+@shared_options("num_workers", "json", "strict", "progress")
+def add_parts(
+    dataset: str,
+    output: str,
+    *,
+    rename: tuple[str, ...],
+    num_workers: int | None,
+    as_json: bool,
+    progress: bool | None,
+    **options: Any,
+) -> None:
+    """Add parts to the samples of the prepared DATASET without a change of its shards.
+
+    The parts become a dataset at DEST, under the keys of the samples that they belong to. A metadataset is written
+    and prepared that joins both by key: load it instead of DATASET. SOURCE is a folder of files that are named after
+    keys, a .jsonl, .csv or .tsv file with a column of keys, or a prepared dataset. Keys are those that energon preview
+    shows, with or without their shard.
+
+    Examples:
+        Add the rows of a table, by its column id:
+            energon add-parts /data/coco --from new.jsonl --key-column id /data/new
+        Add files that are named after keys:
+            energon add-parts /data/coco --from embeddings/ /data/coco_embeddings
+        Replace captions:
+            energon add-parts /data/coco --from new.csv --rename text.txt=txt --replace /data/new
+        Skip samples without new parts:
+            energon add-parts /data/coco --from masks/ --nonmatch skip /data/coco_masks
+    """
+    from loader.convert.added_parts import AddPartsPlan, run_add_parts
+    from loader.format import usable_cores
+
+    from ...console import print_json
+    from ...dataset_path import check_path
+    from ...progress import ProgressBar
+
+    renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}
+    if not all(renamed.values()):
+        raise click.BadParameter("expected OLD=NEW", param_hint="--rename")
+    plan = AddPartsPlan(
+        dataset=check_path(dataset),
+        output=output,
+        rename=renamed,
+        workers=num_workers or usable_cores(),
+        **options,
+    )
+    with ProgressBar("Writing parts", unit="samples", enabled=progress) as bar:
+        report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))
+    show_account(report.account)
+    if as_json:
+        print_json(report)
+    else:
+        _show(report)
+
+
+def _show(report: AddPartsReport) -> None:
+    from loader.errors import escape_controls
+
+    from ...console import output_console, show_note
+
+    parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
+    output_console().print(escape_controls(f"wrote {report.matched:,} samples to {report.output}: {parts}"))
+    rows = ", ".join(f"{part} {count:,}" for part, count in report.rows.items())
+    output_console().print(escape_controls(f"wrote {report.metadataset}, which joins them: {rows} samples"))
+    for count, keys, what in (
+        (report.missing, report.missing_keys, "samples of the dataset have no new parts"),
+        (report.unused, report.unused_keys, "samples of the source belong to none of the dataset"),
+    ):
+        if count:
+            show_note(escape_controls(f"{count:,} {what}: {', '.join(keys)}{' …' if count > len(keys) else ''}"))

@@ -1,0 +1,237 @@
+"""``energon exclude``: take samples out of training, list what is out, and undo it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from ...command import energon_command
+from ...dataset_path import check_ref, dataset_options
+from ...options import shared_options
+from ...query_options import query_options
+
+if TYPE_CHECKING:
+    from loader.dataset.query import SampleQuery
+    from loader.format import DatasetRef
+    from loader.inspect import ExcludeReport, ExcludeRequest, ListedExclusions
+
+
+@energon_command("exclude", short_help="Take samples out of training, or undo it.")
+@click.argument("path")
+@click.argument("keys", nargs=-1, metavar="[KEY]…")
+@query_options
+@click.option("--lint", is_flag=True, help="Exclude the samples that energon lint finds broken.")
+@shared_options("duplicates", help="Exclude copies: all but the first sample of each same content.")
+@shared_options("duplicates_of")
+@click.option("--to-filter", metavar="NAME", help="Build this filter without the samples; leave the split file.")
+@click.option("--reason", metavar="TEXT", default="", help="Reason that --list shows.")
+@shared_options("dry_run", help="Change nothing; show what would be excluded.")
+@shared_options("undo", help="Undo the last exclusion.")
+@click.option("--list", "is_list", is_flag=True, help="List what is excluded.")
+@shared_options("json", "progress")
+@dataset_options("trust_code")
+def exclude(
+    ref: DatasetRef,
+    *,
+    query: SampleQuery,
+    lint: bool,
+    duplicates: bool,
+    duplicates_of: str | None,
+    to_filter: str | None,
+    reason: str,
+    dry_run: bool,
+    is_undo: bool,
+    is_list: bool,
+    as_json: bool,
+    progress: bool | None,
+) -> None:
+    """Exclude samples of the dataset at PATH from training: by keys, a list, a condition, or what lint or stats find.
+
+    PATH may be a metadataset .yaml: its datasets are changed, each for itself. A .jsonl, .bin or .parquet file takes
+    filters only.
+
+    The samples are added to 'exclude' in split.yaml, which all readers of the format respect. With --to-filter, a named
+    filter keeps all others; a metadataset uses it by 'filter: NAME', a loader by filter_name=. Shards and other files
+    are not changed.
+
+    --duplicates compares what energon stats --duplicates compares, of samples that are not excluded yet.
+
+    KEY is <shard>/<key>, a bare key, or a whole shard. All criteria that are given must hold.
+
+    Examples:
+        Exclude two samples:
+            energon exclude /data/coco shard_000.tar/000017 shard_003.tar/000171
+        Exclude the samples of a list:
+            energon exclude /data/coco --keys-from bad.csv --reason 'wrong language'
+        Exclude what lint finds broken:
+            energon exclude /data/coco --lint
+        Exclude copies of pictures, but for the first:
+            energon exclude /data/coco --duplicates
+        Exclude small pictures by a filter:
+            energon exclude /data/coco --where 'jpg.width < 256' --to-filter large
+        Show what would be excluded:
+            energon exclude /data/coco --where 'txt.chars < 5' --dry-run
+        Exclude samples of the datasets of a mix:
+            energon exclude /data/mix.yaml --where 'jpg.width < 256' --to-filter large
+        List what is excluded, and undo the last:
+            energon exclude /data/coco --list
+    """
+    from loader import inspect as library
+    from loader.dataset.query import SampleQuery
+    from loader.format import usable_cores
+    from loader.format.documents import is_metadataset
+
+    from ...console import print_json
+    from ...progress import ProgressBar
+
+    # Exactly one thing is to be done.
+    ref = check_ref(ref, takes_tar=False)
+    copies_of = duplicates_of or ("" if duplicates else None)
+    chooses = query != SampleQuery() or lint or copies_of is not None
+    if is_undo + is_list + chooses != 1:
+        raise click.UsageError("Expected one of these: samples to exclude, --list, or --undo.")
+    # List or undo earlier exclusions.
+    is_mix = is_metadataset(ref.path)
+    if is_list:
+        _list(ref, is_mix=is_mix, as_json=as_json)
+        return
+    if is_undo:
+        _undo(ref, is_mix=is_mix, as_json=as_json)
+        return
+    # Choose samples, and exclude them.
+    request = library.ExcludeRequest(
+        ref=ref,
+        query=query,
+        lint=lint,
+        duplicates=copies_of,
+        filter=to_filter,
+        reason=reason or query.where or ("energon lint" if lint else "copies" if copies_of is not None else ""),
+        dry_run=dry_run,
+        workers=usable_cores(),
+    )
+    with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
+        reports = library.exclude(request, bar.update)
+    # Report.
+    if as_json:
+        documents = [asdict(report) | {"lacks": report.lacks or None} for report in reports]
+        print_json({"datasets": documents} if is_mix else documents[0])
+    else:
+        _show_reports(request, reports, is_mix=is_mix)
+
+
+def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
+    """Show what is excluded."""
+    from loader import inspect as library
+
+    from ...console import print_json
+
+    listed = library.list_exclusions(ref)
+    if as_json:
+        documents = [_listed_document(one) for one in listed]
+        print_json({"datasets": documents} if is_mix else documents[0])
+        return
+    for one in listed:
+        _show_list(one, title=one.path if is_mix else None)
+
+
+def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
+    """Undo the last exclusion, and report it."""
+    from loader import inspect as library
+
+    from ...console import print_json, show_note
+
+    undone = library.undo_last_exclusion(ref)
+    if as_json:
+        print_json({"undone": sum(entry.samples for _, entry in undone) if undone else None})
+        return
+    if not undone:
+        show_note("there is nothing to undo")
+    for dataset, entry in undone:
+        what = f"filter {entry.filter}" if entry.filter else entry.split_file
+        what += f" of {dataset}" if is_mix else ""
+        show_note(f"undid the exclusion of {_count(entry.samples)} of {entry.at} in {what}")
+
+
+def _count(samples: int) -> str:
+    return "1 sample" if samples == 1 else f"{samples:,} samples"
+
+
+def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, is_mix: bool) -> None:
+    """Show what was excluded of each dataset, and how to use and undo it."""
+    from ...console import show_note
+
+    for report in reports:
+        _show_report(report, is_mix=is_mix)
+    samples = sum(report.samples for report in reports)
+    if is_mix and not samples:
+        show_note(f"no sample of {len(reports):,} datasets is chosen that was not excluded before")
+    if samples and not request.dry_run:
+        if request.filter is not None:
+            name = request.filter
+            show_note(f"use it: 'filter: {name}' in a metadataset, or filter_name={name!r} of a loader")
+        show_note(f"undo it: energon exclude {request.ref.path} --undo")
+
+
+def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
+    from loader.errors import escape_controls
+
+    from ...console import show_note
+
+    before = f"; {report.already:,} were excluded before" if report.already else ""
+    where = f" of {report.path}" if is_mix else ""
+    if report.lacks:
+        show_note(f"no sample{where}: it has {report.lacks}")
+    if is_mix and not report.samples:
+        return
+    if report.dry_run:
+        for name in report.examples:
+            click.echo(escape_controls(f"{name}  {report.path}" if is_mix else name))
+        show_note(f"would exclude {_count(report.samples)} of {report.samples + report.remaining:,}{where}{before}")
+    else:
+        show_note(f"excluded {_count(report.samples)} in {report.file}{where}; {report.remaining:,} remain{before}")
+
+
+def _listed_document(listed: ListedExclusions) -> dict[str, object]:
+    return {
+        **asdict(replace(listed, exclusions=())),
+        "exclusions": [
+            {
+                "at": entry.at,
+                "reason": entry.reason,
+                "samples": entry.samples,
+                "split_file": entry.split_file or None,
+                "filter": entry.filter or None,
+                "names": list(entry.names),
+            }
+            for entry in listed.exclusions
+        ],
+    }
+
+
+def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
+    """Show the exclusions of a dataset, below its name if there are several datasets."""
+    from loader.errors import escape_controls
+    from loader.inspect import print_table
+
+    from ...console import output_console
+
+    console = output_console()
+    if title is not None:
+        console.print(escape_controls(title))
+    if listed.exclusions:
+        places = (f"filter {each.filter}" if each.filter else each.split_file for each in listed.exclusions)
+        rows = [
+            (each.at, f"{each.samples:,}", where, each.reason)
+            for each, where in zip(listed.exclusions, places, strict=True)
+        ]
+        print_table(console, ("when", ">samples", "in", "reason"), rows)
+    if listed.others:
+        console.print(f"{len(listed.others):,} entries of the split file are from elsewhere, such as:")
+        for name in listed.others[:5]:
+            console.print(f"  {escape_controls(name)}")
+    for name, kept in listed.filters.items():
+        console.print(f"filter {name} keeps {kept:,} samples")
+    console.print(f"the split excludes {_count(listed.samples)}")

@@ -1,0 +1,140 @@
+"""``energon reshard``: write the samples of a dataset to new shards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...command import energon_command
+from ...console import show_account
+from ...dataset_path import check_ref, dataset_options
+from ...options import shared_options, shuffle_options
+from ...query_options import copy_options
+
+if TYPE_CHECKING:
+    from loader.convert import ReshardReport
+    from loader.format import DatasetRef
+
+
+@energon_command("reshard", short_help="Write a dataset to new shards: sizes, order, parts.")
+@click.argument("path")
+@click.argument("dest")
+@shared_options("shard_size", "samples_per_shard")
+@shuffle_options
+@click.option("--sort-by", metavar="VALUE", help="Sort by key, or by a value such as jpg.width or json[score].")
+@shared_options("split_ratio", help="New split by samples.  [default: the split of PATH]")
+@shared_options("parts", "drop_parts")
+@copy_options
+@shared_options("num_workers", "compat", "strict", "progress", "json")
+@dataset_options()
+def reshard(
+    ref: DatasetRef,
+    dest: str,
+    *,
+    shard_size: int,
+    samples_per_shard: int,
+    shuffle_seed: int | None,
+    sort_by: str | None,
+    split_ratio: str | None,
+    parts: tuple[str, ...],
+    num_workers: int | None,
+    progress: bool | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Write the samples of the dataset at PATH to new shards at DEST, as a prepared dataset.
+
+    PATH may also be a folder of tar shards without metadata, or one such shard. The bytes of parts are copied, and the
+    parts of a sample come side by side. Each sample stays in its split part; dataset.yaml, columns and filters move
+    along. PATH is not changed.
+
+    Run the same command again after an interruption: shards that are written are kept. The same dataset and flags make
+    the same bytes.
+
+    Examples:
+        Shuffle all samples once, into shards of 1 GB:
+            energon reshard /data/coco /data/coco_shuffled --shuffle
+        Write smaller shards:
+            energon reshard /data/coco /data/small --shard-size 200MB --samples-per-shard 2000
+        Sort by a value, for batches of like lengths:
+            energon reshard /data/text /data/sorted --sort-by txt.chars
+        Drop parts that no training reads:
+            energon reshard /data/coco /data/lean --drop-parts '*.npy,seg.png'
+        Keep good samples only:
+            energon reshard /data/coco /data/good --where 'jpg.width >= 512'
+        Copy to an object store:
+            energon reshard /data/coco s3://bucket/coco --shuffle --seed 7
+    """
+    from loader.convert import ReshardPlan, ShardLayout, run_reshard
+    from loader.format import usable_cores
+    from loader.format.prepare import parse_ratio
+
+    from ...progress import ProgressBar
+
+    if shuffle_seed is not None and sort_by is not None:
+        raise click.UsageError("Pass --shuffle or --sort-by, not both.")
+    plan = ReshardPlan(
+        ref=check_ref(ref),
+        output=dest,
+        layout=ShardLayout(
+            shard_bytes=shard_size,
+            samples_per_shard=samples_per_shard,
+            shuffle_seed=shuffle_seed,
+            split_ratio=None if split_ratio is None else parse_ratio(split_ratio),
+        ),
+        sort_by=sort_by,
+        keep_parts=parts,
+        workers=num_workers or usable_cores(),
+        **options,
+    )
+    with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
+        report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))
+    _show(report, dest, as_json=as_json)
+
+
+def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
+    from loader.inspect import format_bytes, plural
+
+    from ...console import print_json, show_note, show_warning
+
+    # The JSON has the facts of the new dataset and of the old one.
+    written, prepared = report.written, report.written.prepared
+    warnings = (*report.warnings, *prepared.warnings)
+    if as_json:
+        document: dict[str, Any] = {
+            "output": dest,
+            "samples": prepared.samples,
+            "shards": prepared.shards,
+            "size_bytes": written.size_bytes,
+            "split": prepared.split,
+            "shards_kept_from_interrupted_run": written.resumed,
+            "renamed_keys": written.renamed,
+            "excluded": report.excluded,
+            "without_parts": report.without_parts,
+            "columns": report.columns,
+            "filters": report.filters,
+            "warnings": warnings,
+            "seconds": round(written.seconds, 3),
+            "account": written.account,
+        }
+        show_account(written.account)
+        print_json(document)
+        return
+    # The text has what was written, and what was not.
+    show_note(
+        f"wrote {plural(prepared.samples, 'sample')} in {plural(prepared.shards, 'shard')}, "
+        f"{format_bytes(written.size_bytes)}, to {dest} ({written.seconds:.1f} s)"
+    )
+    for count, what in (
+        (written.resumed, "shards were kept from an interrupted run"),
+        (written.renamed, "samples have a new key, since another sample has theirs"),
+        (report.excluded, "samples that the split excludes are skipped; --include-excluded copies them"),
+    ):
+        if count:
+            show_note(f"{count:,} {what}")
+    for what, names in (("columns", report.columns), ("filters", report.filters)):
+        if names:
+            show_note(f"{what} moved along: {', '.join(names)}")
+    show_warning(*warnings)
+    show_account(written.account)

@@ -1,0 +1,158 @@
+"""``energon split``: another split of a prepared dataset, and what its parts share."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from ...command import energon_command
+from ...options import checked, shared_options
+from ...query_options import compute_with_consent, yes_option
+
+if TYPE_CHECKING:
+    from loader.convert.splitting import LeakReport, SplitReport
+
+
+@energon_command("split", short_help="Change the split of a dataset, or check it for leaks.")
+@click.argument("path")
+@shared_options("split_ratio", help="Shares of train, val and test, or of others: train=9,holdout=1.")
+@click.option(
+    "--split-by",
+    "by",
+    type=click.Choice(["auto", "shards", "samples"]),
+    default="auto",
+    show_default=True,
+    help="Assign whole shards, or samples; auto assigns shards if that meets all shares within 1 %.",
+)
+@click.option(
+    "--group-by",
+    metavar="EXPR",
+    callback=checked("loader.convert.splitting", "check_group_expression"),
+    help="Never divide groups: key, key:REGEX, or a value such as json[site].",
+)
+@yes_option
+@click.option("--stable", is_flag=True, help="Choose the part by a hash of the group alone, so that new data keep it.")
+@shared_options("seed")
+@click.option("--check", is_flag=True, help="Report groups, or else equal contents, in several parts; change nothing.")
+@shared_options("duplicates_of", help="Let --check compare the contents of this part of samples alone.")
+@shared_options("undo", help="Bring back the split before the last one.")
+@shared_options("dry_run", "json", "progress")
+def split(
+    path: str,
+    *,
+    split_ratio: str | None,
+    by: Literal["auto", "shards", "samples"],
+    group_by: str | None,
+    computes: bool,
+    stable: bool,
+    seed: int,
+    check: bool,
+    duplicates_of: str | None,
+    is_undo: bool,
+    dry_run: bool,
+    as_json: bool,
+    progress: bool | None,
+) -> None:
+    """Change the split of the prepared dataset at PATH, or check it for leaks between its parts.
+
+    Only files in .nv-meta change. A split by shards is understood by all readers of the format. A split by samples
+    stores a filter for each part, which split.yaml names under sample_filters: split_part= of all loaders here reads
+    it, and megatron-energon refuses it. With --group-by, no group is in two parts.
+
+    --check exits with 1 if parts share groups, or samples of the same contents.
+
+    Examples:
+        Split whole shards or samples, as the ratio needs:
+            energon split /data/coco --split-ratio 8,1,1
+        Keep all pictures of a site in one part:
+            energon split /data/coco --split-ratio 9,1 --group-by json[site]
+        Keep frames of a video together:
+            energon split /data/clips --split-ratio 9,1 --group-by 'key:^[^_]+'
+        Check what train and val share:
+            energon split /data/coco --check --group-by json[site]
+        Find equal pictures in several parts:
+            energon split /data/coco --check --duplicates-of jpg
+        Bring back the split before:
+            energon split /data/coco --undo
+    """
+    from loader.convert import splitting
+    from loader.format.prepare import parse_ratio
+
+    from ...console import print_json, show_note
+    from ...dataset_path import check_path
+    from ...progress import ProgressBar
+
+    # Exactly one thing is to be done.
+    path = check_path(path)
+    if check + is_undo + (split_ratio is not None) != 1:
+        raise click.UsageError("Pass --split-ratio for a new split, --check, or --undo.")
+    if duplicates_of is not None and (not check or group_by is not None):
+        raise click.UsageError("--duplicates-of belongs to --check without --group-by.")
+    # Undo the last split.
+    if is_undo:
+        undone = splitting.undo_split(path)
+        if as_json:
+            print_json({"undone": undone})
+        else:
+            show_note("brought back the split before" if undone else "there is nothing to undo")
+        return
+    bar = ProgressBar("Reading samples", unit="samples", enabled=progress)
+    compute = partial(compute_with_consent, computes=computes)
+    # Check the present split.
+    if split_ratio is None:
+        with bar:
+            found = splitting.find_leaks(
+                path, group_by=group_by, part=duplicates_of, compute=compute, on_progress=bar.update
+            )
+        print_json(found) if as_json else _show_leaks(found, group_by)
+        click.get_current_context().exit(0 if found.is_clean else 1)
+    # Write the new one.
+    plan = splitting.SplitPlan(
+        path=path,
+        ratio=parse_ratio(split_ratio),
+        by=by,
+        group_by=group_by,
+        stable=stable,
+        seed=seed,
+        dry_run=dry_run,
+        compute=compute,
+    )
+    with bar:
+        report = splitting.run_split(plan, on_progress=bar.update)
+    print_json(report) if as_json else _show(report, path)
+
+
+def _show(report: SplitReport, path: str) -> None:
+    from loader.inspect import format_percent, print_table
+
+    from ...console import output_console, show_note, show_warning
+
+    rows = [
+        (part, f"{shards:,}", f"{samples:,}", format_percent(share))
+        for part, (shards, samples, share) in report.parts.items()
+    ]
+    print_table(output_console(), ("split part", ">shards", ">samples", ">share"), rows)
+    show_warning(*report.warnings)
+    if report.dry_run:
+        show_note(f"would split by {report.by}; nothing was changed")
+    else:
+        show_note(f"split by {report.by}; undo it: energon split {path} --undo")
+
+
+def _show_leaks(found: LeakReport, group_by: str | None) -> None:
+    from loader.errors import escape_controls
+
+    from ...console import output_console
+
+    console = output_console()
+    what = "groups" if group_by is not None else "contents"
+    for leak in found.leaks:
+        parts = ", ".join(f"{part} {samples:,}" for part, samples in leak.samples.items())
+        console.print(escape_controls(f"{leak.group}: {parts}"))
+    if found.overlapping_samples:
+        console.print(f"{found.overlapping_samples:,} samples are in several parts themselves")
+    verdict = f"{found.leaking_groups:,} of {found.groups:,} {what} are in several parts"
+    verdict += f", with {found.leaking_samples:,} samples"
+    console.print(verdict if not found.is_clean else f"no leaks: {found.groups:,} {what}, each in one part")

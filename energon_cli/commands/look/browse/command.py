@@ -1,0 +1,115 @@
+"""``energon browse``: show the samples of datasets in a web browser."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from ....command import energon_command
+from ....dataset_path import check_ref, dataset_options
+from ....options import shared_options
+
+if TYPE_CHECKING:
+    from loader.format import DatasetRef
+
+
+@energon_command("browse", short_help="Show samples, with their pictures, in a web browser.")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one (default).")
+@click.option("--open/--no-open", "opens", default=True, help="Open the browser (default on a terminal).")
+@click.option("--edit", is_flag=True, help="Allow to exclude and tag samples; else nothing is written.")
+@click.option("--embed", is_flag=True, help="Allow pages of this machine, such as notebooks, to show it in a frame.")
+@click.option("--token", metavar="TOKEN", help="Secret of the URL instead of a random one.")
+@shared_options("json", help="Print a line of JSON once pages are served.")
+@dataset_options("dataset_config")
+def browse(
+    refs: tuple[DatasetRef, ...],
+    *,
+    host: str,
+    port: int,
+    opens: bool,
+    edit: bool,
+    embed: bool,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Show the samples of the datasets and metadatasets at PATH in a web browser, straight from the shards.
+
+    PATH may also be a single .jsonl, .bin or .parquet file, or tar shards that are not prepared, a folder or a file:
+    their headers are scanned first.
+
+    Nothing is imported or copied. The printed URL contains a random token; without it the server answers nothing.
+    It listens at this machine only; from another one, use ssh -L. Ctrl-C ends it. It needs the extra browse.
+
+    Examples:
+        Open a dataset in the browser:
+            energon browse /data/coco
+        Browse the datasets of a mix:
+            energon browse /data/mix.yaml
+        On a machine without a screen, at a fixed port:
+            energon browse --no-open --port 8800 /data/coco
+        Browse tar files that are not prepared:
+            energon browse /data/downloads
+        Allow to exclude samples:
+            energon browse --edit /data/coco
+    """
+    from loader.errors import ConfigError
+    from loader.inspect.browse import Catalogue
+
+    from ....console import print_json, show_note
+    from ....progress import ProgressBar
+
+    # Import the server, which is an extra.
+    try:
+        from .app import serve_pages
+    except ImportError as error:
+        raise ConfigError(
+            f"energon browse needs {error.name}, which is not installed",
+            hint="run: pip install 'energon-toolkit[browse]'",
+        ) from error
+    # Read the indexes; shards that are not prepared are scanned. Previews read the default dataset file.
+    checked = [check_ref(replace(ref, dataset_config=None)) for ref in refs]
+    with ProgressBar("Scanning", unit="shards") as bar:
+        catalogue = Catalogue(checked, lambda now: bar.update(now.shards_done, now.shards_total))
+    # Serve pages until Ctrl-C; the address is shown once they can be opened.
+    listener = _listen(host, port)
+    token = token or secrets.token_urlsafe(24)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}/?token={token}"
+
+    def show() -> None:
+        if as_json:
+            print_json({"url": url, "process": os.getpid()}, in_one_line=True)
+            sys.stdout.flush()
+        else:
+            # Alone on its line, so that terminals make it a link and people can copy it.
+            show_note("browse the dataset at this address (Ctrl-C stops the server):")
+            click.echo(url, err=True)
+        if opens and not as_json and sys.stdout.isatty():
+            click.launch(url)
+
+    try:
+        serve_pages(catalogue, listener, host=host, token=token, edit=edit, embed=embed, on_start=show)
+    finally:
+        catalogue.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    from loader.errors import StorageError
+
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except socket.gaierror as error:
+        raise click.BadParameter(f"there is no address {host!r}: {error.strerror}", param_hint="--host") from error
+    except OSError as error:
+        raise StorageError(
+            f"cannot listen at this address: {error.strerror or error}",
+            path=f"{host}:{port}",
+            hint="name another --port, or none for a free one",
+        ) from error

@@ -1,0 +1,138 @@
+"""``energon diff``: list what differs between two datasets, metadatasets or checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...command import energon_command
+from ...options import shared_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.inspect.diff import DiffReport
+
+
+@energon_command("diff", short_help="Compare two datasets, metadatasets or checkpoints.")
+@click.argument("path", metavar="A")
+@click.argument("other", metavar="B")
+@shared_options("split_part", help="Split part to compare a checkpoint with.  [default: the part of the checkpoint]")
+@shared_options("place")
+@click.option("--contents", is_flag=True, help="Compare the bytes of shards that are equal in the index.")
+@click.option(
+    "--max-differences",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="List this many differences; all are counted.",
+)
+@shared_options("json", "progress", "trust_code")
+def diff(
+    path: str,
+    *,
+    other: str,
+    split_part: str | None,
+    place: str | None,
+    contents: bool,
+    max_differences: int,
+    as_json: bool,
+    progress: bool | None,
+    trust_code: bool,
+) -> None:
+    """List what differs between A and B: two datasets, metadatasets, files of samples or checkpoints.
+
+    Of datasets, the shards, samples, keys, parts, split and dataset.yaml are compared; of metadatasets, the leaves of
+    each split and their shares; of checkpoints, all that must be equal for a run to resume, and the progress.
+
+    A may be a checkpoint and B a dataset or metadataset: could the run resume with it exactly? A restore that is
+    refused lists the same differences.
+
+    Exits with 0 if there is no difference, and with 1 if there is one.
+
+    Examples:
+        Compare two versions of a dataset:
+            energon diff /data/coco_v1 /data/coco_v2
+        Compare the weights of two mixes:
+            energon diff /data/mix.yaml /data/new_mix.yaml
+        Compare two checkpoints:
+            energon diff /data/run/step_1000 /data/run/step_2000
+        Find why a run would not resume with a dataset:
+            energon diff /data/run/step_1000 /data/mix.yaml
+        Compare the bytes of shards, too:
+            energon diff /data/coco s3://bucket/coco --contents
+    """
+    from loader.errors import ConfigError
+    from loader.inspect.diff import compare_paths
+
+    from ...console import output_console, print_json
+    from ...progress import ProgressBar
+
+    # Compare; two kinds of data that do not fit are a wrong usage.
+    with ProgressBar("Comparing", unit="shards", enabled=progress) as bar:
+        try:
+            report = compare_paths(
+                path,
+                other,
+                split_part=split_part,
+                place=place,
+                contents=contents,
+                trust_code=trust_code,
+                max_differences=max_differences,
+                on_progress=bar.update,
+            )
+        except ConfigError as error:
+            if "cannot be compared" in error.message:
+                raise click.UsageError(f"{error.message}: {error.hint}.") from error
+            raise
+    # Show the differences; any makes the exit code 1.
+    if as_json:
+        print_json(_document(report))
+    else:
+        _show(output_console(), report)
+    if not report.is_same:
+        raise click.exceptions.Exit(1)
+
+
+def _document(report: DiffReport) -> dict[str, Any]:
+    """Return the ``--json`` document of a comparison; its keys are stable."""
+    return {
+        "a": report.before,
+        "b": report.after,
+        "kinds": report.kinds,
+        "same": report.is_same,
+        "count": report.count,
+        "resumes": report.resumes,
+        "differences": [
+            {
+                "place": one.place,
+                "name": one.name,
+                "a": one.before,
+                "b": one.after,
+                "text": str(one),
+            }
+            for one in report.differences
+        ],
+        "notes": report.notes,
+    }
+
+
+def _show(console: Console, report: DiffReport) -> None:
+    from loader.inspect import plural
+
+    from ...console import show_note
+
+    for one in report.differences:
+        console.print(str(one))
+    hidden = report.count - len(report.differences)
+    if hidden:
+        console.print(f"… and {hidden:,} more (--max-differences)")
+    show_note(*report.notes)
+    if report.resumes is not None:
+        answer = f"{'continues' if report.resumes else 'cannot continue'} A exactly"
+        with_data = " and the arguments of A" if report.kinds[1] != "checkpoint" and report.resumes else ""
+        console.print(f"a run with B{with_data} {answer}", style="green" if report.resumes else "bold red")
+    text = "no differences" if report.is_same else plural(report.count, "difference")
+    console.print(text, style="green" if report.is_same else "bold")

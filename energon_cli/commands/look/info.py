@@ -1,0 +1,69 @@
+"""``energon info``: describe a dataset on one screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from ...command import energon_command
+from ...dataset_path import check_ref, dataset_options
+from ...options import shared_options
+
+if TYPE_CHECKING:
+    from loader.format import DatasetRef
+
+
+@energon_command("info", short_help="Describe a dataset on one screen.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@shared_options("json", "progress")
+@dataset_options("dataset_config")
+def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) -> None:
+    """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
+
+    PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
+    The datasets of a metadataset are shown as a tree, with their shares and repetitions; the exit code is 1 if one of
+    them is missing.
+
+    The shards of a dataset are not read: the run time does not depend on the number of samples. Of tar files that are
+    not prepared, a folder or a single one, all headers are scanned.
+
+    PATH may be a URL of an object store or web server, such as s3://bucket/coco. Several paths are described one after
+    another.
+
+    Examples:
+        Describe a dataset:
+            energon info /data/coco
+        Describe all datasets of a folder:
+            energon info /data/*
+        Describe tar files that are not prepared:
+            energon info /data/raw_shards
+        Show the datasets of a mix, their shares and repetitions:
+            energon info /data/mix.yaml
+        Describe a dataset in an object store:
+            energon info s3://bucket/coco
+        Pass the number of samples to a script:
+            energon info /data/coco --json | jq .samples
+    """
+    from loader.format import usable_cores
+    from loader.inspect import path_facts, show_facts
+
+    from ...console import output_console, print_json
+    from ...links import linked_path
+    from ...progress import ProgressBar
+
+    documents = []
+    for number, given in enumerate(refs):
+        ref = check_ref(given)
+        with ProgressBar("Scanning headers", unit="shards", enabled=progress) as bar:
+            facts = path_facts(ref, workers=usable_cores(), on_progress=bar.update)
+        documents.append(facts)
+        if not as_json:
+            if number:
+                click.echo()
+            console = output_console()
+            show_facts(console, facts, linked_path(console, facts["path"]))
+    if as_json:
+        print_json(documents[0] if len(refs) == 1 else {"datasets": documents})
+    if any(facts.get("faults") or facts.get("damaged") for facts in documents):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,290 @@
+"""``energon preview``: show samples of a dataset, with their pictures, in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import click
+
+from loader.errors import ConfigError, escape_controls
+from loader.inspect import SampleView
+
+from ....command import energon_command
+from ....dataset_path import check_ref, dataset_options
+from ....options import shared_options, shuffle_options
+from ....terminal.keys import Keyboard, RawMode
+from ....terminal.render import terminal_space
+from .ahead import AheadWorker
+from .notes import Notes
+from .screen import Screen
+from .walk import Walk
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.format import DatasetRef
+    from loader.inspect import PreviewRequest, SampleView, SampleViews
+
+
+@energon_command("preview", short_help="Show samples, with their pictures, in the terminal.")
+@click.argument("path")
+@click.argument("keys", nargs=-1, metavar="[KEY]…", envvar="ENERGON_PREVIEW_KEY")
+@shared_options("limit", help="Print this many samples and exit (default if piped: 1).")
+@click.option(
+    "--index", metavar="I", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0."
+)
+@shared_options("split_parts")
+@shuffle_options
+@click.option("--crude", is_flag=True, help="Show raw parts, even if dataset.yaml names a sample type.")
+@click.option("--images/--no-images", default=None, help="Draw pictures (default: on a terminal).")
+@shared_options("json", help="Print a line of JSON for each sample.")
+@shared_options("max_json_bytes", default="16MiB")
+@dataset_options("dataset_config", "trust_code")
+def preview(
+    ref: DatasetRef,
+    *,
+    keys: tuple[str, ...],
+    limit: int | None,
+    index: int,
+    split_parts: tuple[str, ...],
+    shuffle_seed: int | None,
+    crude: bool,
+    images: bool | None,
+    as_json: bool,
+    max_json_bytes: int,
+) -> None:
+    """Show samples of the dataset at PATH as training gets them: fields, types, shapes, texts and pictures.
+
+    On a terminal, Enter or → shows the next sample, ← the previous one, ? all keys, and q quits. Piped, or with -n,
+    samples are printed. Samples without a dataset.yaml, and samples that cannot be built, are shown as raw parts.
+    KEY chooses samples: <shard>/<key>, or the key alone.
+
+    PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
+    Tar files that are not prepared, a folder or a single one, are shown as raw parts; no more of them is scanned than
+    needed. The datasets of a metadataset are shown one after another, or with --shuffle mixed by weight.
+
+    PATH may be a URL of an object store or web server, such as s3://bucket/coco.
+
+    Examples:
+        Page through a dataset:
+            energon preview /data/coco
+        Print three samples of the validation part:
+            energon preview /data/coco --split-parts val -n 3
+        Show one sample by its key:
+            energon preview /data/coco shard_000.tar/000017
+        Show samples of a mix as training draws them:
+            energon preview /data/mix.yaml --shuffle -n 5
+        Show the first sample of a tar file:
+            energon preview /data/raw/shard_000.tar
+        Show the first sample of a dataset in an object store:
+            energon preview s3://bucket/coco -n 1
+        Print fields, types and shapes as JSON:
+            energon preview /data/coco -n 10 --json
+        Show the raw parts of random samples:
+            energon preview /data/coco --shuffle --crude
+    """
+    from loader.format import usable_cores
+    from loader.inspect import PreviewRequest, open_views
+
+    from ....console import StatusLine, is_terminal, output_console, show_note
+    from ....progress import ProgressBar
+
+    # Open the samples of all keys; tar files that are not prepared are scanned as far as needed.
+    ref = check_ref(ref)
+    if split_parts:
+        _check_has_splits(ref)
+    bar, status = ProgressBar("Scanning headers", unit="shards"), StatusLine()
+    request = PreviewRequest(
+        ref=ref,
+        split_parts=split_parts or None,
+        seed=shuffle_seed,
+        crude=crude,
+        on_decode=lambda: status.show("decoding the first sample…"),
+        reach=index + (limit or 1),
+        workers=usable_cores(),
+        on_progress=bar.update,
+        on_note=show_note,
+        max_json_bytes=max_json_bytes,
+    )
+    with bar, status:
+        total, view = _joined([open_views(replace(request, key=key)) for key in keys or (None,)])
+    # Choose the samples to print.
+    if not total:
+        raise _nothing_to_show(ref.path, split_parts)
+    if index >= total:
+        raise click.BadParameter(f"there are {total:,} samples, counted from 0", param_hint="--index")
+    shown = range(index, min(index + (limit or max(1, len(keys))), total))
+    # Print them as JSON, page through them, or print them as text.
+    if as_json:
+        is_sound = _print_documents(view, shown)
+        if not is_sound:
+            raise click.exceptions.Exit(1)
+    elif limit is None and output_console().is_terminal and is_terminal(sys.stdin):
+        _page(request, keys, view, total, start=index, images=images)
+    elif not _print_samples(view, shown, images=images):
+        raise click.exceptions.Exit(1)
+
+
+def _joined(views: Sequence[SampleViews]) -> SampleViews:
+    """Return the views of several keys as one, in the order of the keys."""
+    from loader.inspect import SampleViews
+
+    if len(views) == 1:
+        return views[0]
+    samples = [(one.view, place) for one in views for place in range(one.total)]
+
+    def view(place: int) -> SampleView:
+        view_of_key, place_of_key = samples[place]
+        return view_of_key(place_of_key)
+
+    return SampleViews(len(samples), view)
+
+
+def _page(
+    request: PreviewRequest,
+    keys: Sequence[str],
+    view: Callable[[int], SampleView],
+    total: int,
+    *,
+    start: int,
+    images: bool | None,
+) -> None:
+    """Show samples one by one, as keys are pressed."""
+    from loader.inspect import open_views
+
+    from ....console import output_console
+
+    @cache
+    def raw_views() -> Callable[[int], SampleView]:
+        return _joined([open_views(replace(request, key=key, crude=True)) for key in keys or (None,)]).view
+
+    def quick_view(place: int) -> SampleView:
+        return raw_views()(place)
+
+    page_through(output_console(), total, view, quick_view, start=start, images=images)
+
+
+def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, images: bool | None) -> bool:
+    """Print samples; return True if all of them can be built."""
+    from ....console import output_console
+    from ....terminal.render import render_sample, terminal_space
+
+    console = output_console()
+    space = terminal_space(console, images=images)
+    are_sound = True
+    for number, place in enumerate(places):
+        sample = view(place)
+        are_sound &= sample.fault is None
+        if number:
+            console.print()
+        for line in render_sample(sample, space):
+            console.print(line, soft_wrap=not console.is_terminal)
+    return are_sound
+
+
+def _print_documents(view: Callable[[int], SampleView], places: Sequence[int]) -> bool:
+    """Print a line of JSON for each sample; return True if all of them can be built."""
+    from loader.inspect import sample_document
+
+    from ....console import print_json
+
+    are_sound = True
+    for place in places:
+        sample = view(place)
+        are_sound &= sample.fault is None
+        print_json(sample_document(sample), in_one_line=True)
+    return are_sound
+
+
+def _check_has_splits(ref: DatasetRef) -> None:
+    from loader.format.documents import is_metadataset, is_record_file, is_tar_file
+    from loader.format.media import is_media_folder
+
+    if is_metadataset(ref.path):
+        return
+    if is_tar_file(ref.path):
+        raise click.BadParameter("a single tar file has no split parts", param_hint="--split-parts")
+    if is_record_file(ref.path):
+        raise click.BadParameter("a single file has no split parts", param_hint="--split-parts")
+    if is_media_folder(ref.storage()):
+        raise click.BadParameter("a folder of files has no split parts", param_hint="--split-parts")
+
+
+def _nothing_to_show(path: str, split_parts: tuple[str, ...]) -> ConfigError:
+    if not split_parts:
+        return ConfigError("there are no samples to show", at=path)
+    names = ", ".join(map(repr, split_parts))
+    which = f"split part {names} is" if len(split_parts) == 1 else f"split parts {names} are"
+    return ConfigError(
+        f"the {which} empty", at=path, hint="choose another part (energon info shows their sizes), or split again"
+    )
+
+
+# Walk through samples by keys.
+
+
+def page_through(
+    console: Console,
+    total: int,
+    view: Callable[[int], SampleView],
+    quick_view: Callable[[int], SampleView],
+    *,
+    start: int = 0,
+    images: bool | None = None,
+) -> None:
+    """Show samples of a dataset as keys are pressed, until the user quits.
+
+    Args:
+        console: A terminal; its input is standard input.
+        total: Number of samples.
+        view: Reads and describes a sample. It is called by one thread, which is not the caller's.
+        quick_view: The same without decoding, to search and for thumbnails.
+        start: First sample to show.
+        images: Draw pictures; None: if the terminal can.
+    """
+    # The parts of a walk; the worker and the keyboard hold resources.
+    notes = Notes()
+    screen = Screen(console)
+    keyboard = Keyboard(sys.stdin.fileno())
+    changed = _Flag(keyboard.wake)
+    worker = AheadWorker(keyboard.wake)
+    try:
+        # Walk from sample to sample until the user quits.
+        with RawMode(sys.stdin.fileno(), on_enter=screen.enter, on_leave=screen.leave, on_change=changed.set):
+            space = terminal_space(console, images=images, keyboard=keyboard)
+            walk = Walk(
+                console=console,
+                screen=screen,
+                keyboard=keyboard,
+                worker=worker,
+                notes=notes,
+                space=space,
+                total=total,
+                view=view,
+                quick_view=quick_view,
+                start=start,
+            )
+            walk.run(changed.take)
+    finally:
+        keyboard.close()
+        worker.close()
+        for line in notes.lines():
+            console.print(escape_controls(line))
+
+
+class _Flag:
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+        self._wake()
+
+    def take(self) -> bool:
+        was, self._is_set = self._is_set, False
+        return was

@@ -1,0 +1,93 @@
+"""``energon rule``: explain codes of findings and of unused input."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...command import energon_command
+from ...options import shared_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.inspect.rules import Rule
+
+_LABEL_WIDTH = 9
+_COLOURS = {"error": "red", "failed": "red", "warning": "yellow", "left out": "yellow"}
+
+
+@energon_command("rule", short_help="Explain codes of findings and of unused input.", takes_path=False)
+@click.argument("codes", metavar="[CODE]...", nargs=-1)
+@shared_options("json")
+def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
+    """Explain each CODE that a command prints, such as E302; without one, list all codes.
+
+    An explanation has the meaning, the consequences, the fix and an example. Codes of lint begin with E for errors and
+    W for warnings. Codes of input that a command did not use begin with L if it was left out, and with F if it failed.
+
+    Examples:
+        Explain a code:
+            energon rule E302
+        List all codes:
+            energon rule
+        Print explanations as JSON:
+            energon rule E302 W305 --json
+    """
+    from loader.errors import ConfigError
+    from loader.inspect.rules import RULE_GROUPS, find_rule
+
+    from ...console import output_console, print_json
+
+    try:
+        rules = [find_rule(code) for code in codes]
+    except ConfigError as error:
+        raise click.BadParameter(f"{error.message} ({error.hint})", param_hint="CODE") from error
+    if as_json:
+        print_json([_document(one) for one in rules or (one for group in RULE_GROUPS for one in group.rules)])
+        return
+    console = output_console()
+    for number, one in enumerate(rules):
+        if number:
+            console.print()
+        _show(console, one)
+    if not rules:
+        _show_all(console)
+
+
+def _document(rule: Rule) -> dict[str, Any]:
+    """Return the ``--json`` document of a rule; its keys are stable."""
+    from loader.inspect.rules import plain_text
+
+    return {
+        "code": rule.code,
+        "severity": rule.severity,
+        "meaning": rule.meaning,
+        "why": plain_text(rule.why),
+        "action": plain_text(rule.action),
+        "example": plain_text(rule.example),
+    }
+
+
+def _show(console: Console, rule: Rule) -> None:
+    from rich.text import Text
+
+    document = _document(rule)
+    colour = _COLOURS[rule.severity]
+    console.print(Text.assemble((f"{rule.severity} {rule.code}", colour), f": {rule.meaning}"))
+    for label in ("why", "action", "example"):
+        line = Text.assemble("  ", (f"{label + ':':<{_LABEL_WIDTH}}", "cyan"), document[label])
+        console.print(line)
+
+
+def _show_all(console: Console) -> None:
+    from rich.text import Text
+
+    from loader.inspect.rules import RULE_GROUPS
+
+    for group in RULE_GROUPS:
+        console.print(Text(group.title, style="bold"))
+        for rule in group.rules:
+            colour = _COLOURS[rule.severity]
+            console.print(Text.assemble("  ", (rule.code, colour), f"  {rule.meaning}"))

@@ -1,0 +1,257 @@
+"""``energon stats``: sizes, lengths, JSON fields and duplicates of a dataset."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import click
+from rich.text import Text
+
+from loader.errors import escape_controls
+from loader.inspect import print_part_sets, print_table
+
+from ...command import energon_command
+from ...dataset_path import check_ref, dataset_options
+from ...options import shared_options
+from ...query_options import query_options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.dataset.query import SampleQuery
+    from loader.format import DatasetRef
+    from loader.inspect.stats import Distribution, StatsReport
+
+
+@energon_command("stats", short_help="Show sizes, lengths, JSON fields and duplicates.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@query_options
+@shared_options("parts")
+@shared_options("limit", type=click.IntRange(min=2), help="Read only N samples of each dataset, drawn at random.")
+@shared_options("duplicates", help="List samples with the same picture, audio or video, or else all parts.")
+@shared_options("duplicates_of")
+@click.option("--write", metavar="A,B", help="Keep these values as columns: width, jpg.width, txt.chars, json[score] …")
+@click.option("--tokenizer", metavar="NAME", help="Count tokens: a .json file of tokenizers, or module:callable.")
+@click.option("--html", metavar="FILE", help="Write a report with histograms and pictures; of one dataset.")
+@shared_options("json", "num_workers", "progress")
+@dataset_options("trust_code")
+@shared_options("max_json_bytes", default="64MiB")
+def stats(
+    refs: tuple[DatasetRef, ...],
+    *,
+    query: SampleQuery,
+    parts: tuple[str, ...],
+    limit: int | None,
+    duplicates: bool,
+    duplicates_of: str | None,
+    write: str | None,
+    tokenizer: str | None,
+    html: str | None,
+    as_json: bool,
+    max_json_bytes: int,
+    num_workers: int | None,
+    progress: bool | None,
+) -> None:
+    """Show statistics of the datasets at PATH: sizes of parts and pictures, lengths of texts, durations, JSON fields.
+
+    Of pictures, audio and video, only headers are read; texts and JSON are read whole. Quantiles and histograms are
+    right to 9 %; counts, extremes and means are exact, or with -n, an estimate with a 95 % confidence interval.
+
+    --write keeps a value of each sample as a column, so that other commands read no samples for it: --where
+    'jpg.width >= 512'.
+
+    The datasets of a metadataset .yaml are shown one after another; --split-parts reads only the datasets of the named
+    splits. The exit code is 1 if parts are broken or, with --duplicates, samples are duplicates.
+
+    Examples:
+        Show sizes, lengths and JSON fields:
+            energon stats /data/coco
+        Estimate them from 5,000 random samples:
+            energon stats /data/coco -n 5000
+        Find samples with the same picture:
+            energon stats /data/coco --duplicates
+        Keep the width of each picture as a column:
+            energon stats /data/coco --write jpg.width
+        Count tokens, and keep them:
+            energon stats /data/coco --tokenizer tok.json --write txt.tokens
+        Write a page with pictures:
+            energon stats /data/coco --html report.html
+        Show the datasets of a mix:
+            energon stats /data/mix.yaml -n 1000 --json
+    """
+    from loader.format import usable_cores
+    from loader.format.documents import read_value_names
+    from loader.inspect.stats import StatsRequest, collect_stats, html_report
+    from loader.metadataset import choose_samples, named_datasets, open_datasets
+
+    from ...console import print_json, show_note, write_file
+    from ...progress import ProgressBar
+
+    # Check the options.
+    datasets = named_datasets([check_ref(ref) for ref in refs], split_parts=query.split_parts)
+    if tokenizer is not None and not (tokenizer.endswith(".json") or ":" in tokenizer):
+        expected = f"expected a .json file of tokenizers, or module:callable, found {tokenizer!r}"
+        raise click.BadParameter(expected, param_hint="--tokenizer")
+    if html is not None and len(datasets) > 1:
+        raise click.UsageError(f"--html reports one dataset, and these are {len(datasets)}.")
+    try:
+        written = tuple(name for _, name in read_value_names(write)) if write else ()
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--write") from error
+    # Collect the statistics of each dataset, and show them or keep them for the JSON.
+    documents, has_findings = [], False
+    with open_datasets(datasets) as opened:
+        for one in choose_samples(opened, query, at=", ".join(ref.path for ref in refs)):
+            path, ref = one.opened.dataset.path, one.opened.folder.ref
+            if write and one.opened.is_temporary:
+                raise _no_columns(path)
+            request = StatsRequest(
+                ref=ref,
+                numbers=one.numbers,
+                parts=parts or None,
+                sample=limit,
+                dedupe=duplicates_of or ("" if duplicates else None),
+                write=written,
+                tokenizer=tokenizer,
+                workers=num_workers or usable_cores(),
+                max_json_bytes=max_json_bytes,
+            )
+            with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
+                report = collect_stats(request, bar.update)
+            report.path = path
+            has_findings |= bool(report.broken_count or report.duplicates)
+            if as_json:
+                documents.append(report.document())
+            _show(report, lacks=one.lacks, notes_only=as_json)
+            if html is not None:
+                page = html_report(report, ref)
+                write_file(html, page.encode(errors="backslashreplace"), hint="name another file")
+                show_note(f"wrote {html}")
+    # Print the JSON of all datasets.
+    if as_json:
+        print_json(documents[0] if len(documents) == 1 else {"datasets": documents})
+    if has_findings:
+        raise click.exceptions.Exit(1)
+
+
+def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
+    """Show the statistics of a dataset, and notes about what it lacks and about new columns."""
+    from ...console import output_console, show_note
+
+    if lacks:
+        show_note(f"no sample of {report.path}: it has {lacks}")
+    elif not notes_only:
+        show_stats(output_console(), report)
+    for column, value in zip(report.written, report.written_values, strict=True):
+        show_note(f"wrote column {column}: {value} of each sample; use it: --where '{value} …'")
+
+
+def _no_columns(path: str) -> Exception:
+    from loader.errors import StorageError
+    from loader.format.documents import command_for_folder
+
+    return StorageError(
+        "columns are kept in .nv-meta, and these shards are not prepared",
+        path=path,
+        hint=command_for_folder(path),
+    )
+
+
+# Print statistics as tables with small histograms.
+
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_ASCII_BARS = " .:-=+*#@"
+_WIDTH = 16
+_BARS_COLUMNS = 80  # of a terminal with room for names and histograms
+_MAX_TEXTS = 3
+_MAX_SHOWN = 10
+_MAX_VALUES = 100
+
+
+def show_stats(console: Console, report: StatsReport) -> None:
+    """Print the statistics of a dataset, at most 80 columns wide."""
+    # The heading, and the part sets of all samples.
+    drawn = f" of {report.population:,}, drawn at random" if report.is_sampled else ""
+    console.print(Text(escape_controls(report.path), style="bold"), Text(f"{report.samples:,} samples{drawn}"))
+    print_part_sets(console, report.part_sets.to_document(), is_complete=not report.part_sets.others)
+    # Distributions of numbers.
+    if report.numbers:
+        bars = _BARS if console.encoding.lower().startswith("utf") else _ASCII_BARS
+        mean = ">mean ± 95 %" if report.is_sampled else ">mean"
+        headings = ("value", ">count", ">min", ">median", ">max", mean, "histogram")
+        shown = len(headings) if console.width >= _BARS_COLUMNS else len(headings) - 1
+        rows = (
+            (
+                name,
+                f"{found.count:,}",
+                *map(_number, (found.minimum, found.quantile(0.5), found.maximum)),
+                _mean(found, report),
+                Text(_histogram(found, bars), no_wrap=True),
+            )
+            for name, found in sorted(report.numbers.items())[:_MAX_VALUES]
+        )
+        print_table(console, headings[:shown], [row[:shown] for row in rows])
+    # The most frequent texts.
+    if report.texts:
+        counts = []
+        for name, texts in sorted(report.texts.items())[:_MAX_VALUES]:
+            top = ", ".join(f"{text[:24]} ({count:,})" for text, count in texts.most_common(_MAX_TEXTS))
+            different = f"{texts.distinct:,}" + ("+" if texts.others else "")
+            counts.append((name, f"{texts.count:,}", different, top))
+        print_table(console, ("value", "count", "different", "most frequent"), counts)
+    # What is hidden, broken or a duplicate.
+    if (more := max(len(report.numbers), len(report.texts)) - _MAX_VALUES) > 0:
+        console.print(f"… and {more:,}{' or more' if report.is_cut else ''} values, of which --json prints 1,000")
+    _show_broken(console, report)
+    _show_duplicates(console, report)
+
+
+def _number(value: float) -> str:
+    if not math.isfinite(value):  # the sum of numbers near the largest one
+        return str(value)
+    if value == int(value) and abs(value) < 1e7:
+        return f"{int(value):,}"
+    return f"{value:,.3g}" if abs(value) < 1e7 else f"{value:.3g}"
+
+
+def _mean(found: Distribution, report: StatsReport) -> str:
+    if not report.is_sampled:
+        return f"{found.mean:,.4g}"
+    low, high = found.mean_interval(report.population)
+    return f"{found.mean:,.4g} ± {(high - low) / 2:,.2g}"
+
+
+def _histogram(found: Distribution, bars: str) -> str:
+    counts = [count for _, _, count in found.histogram(_WIDTH)]
+    most = max(counts, default=1)
+    return "".join(bars[-(-count * (len(bars) - 1) // most)] for count in counts)
+
+
+def _show_broken(console: Console, report: StatsReport) -> None:
+    for count, what, style, parts in (
+        (report.broken_count, "broken parts", "red", report.broken),
+        (report.large_count, "parts not parsed", "yellow", report.large),
+    ):
+        if count:
+            console.print(Text(f"{count:,} {what}:", style=style))
+        for one in parts[:_MAX_SHOWN]:
+            console.print(Text(f"  {escape_controls(f'{one.sample} {one.part}')}: {escape_controls(one.reason)}"))
+
+
+def _show_duplicates(console: Console, report: StatsReport) -> None:
+    if report.duplicates is None:
+        return
+    names = escape_controls(", ".join(report.hashed_parts))
+    what = f"part{'s' if len(report.hashed_parts) > 1 else ''} {names}" if names else "parts"
+    if not report.duplicates:
+        console.print(Text(f"no two samples have the same {what}"))
+        return
+    samples = sum(map(len, report.duplicates))
+    console.print(Text(f"{samples:,} samples in {len(report.duplicates):,} groups have the same {what}:", style="red"))
+    for group in report.duplicates[:_MAX_SHOWN]:
+        more = f" … {len(group):,} in all" if len(group) > 3 else ""
+        console.print(Text(f"  {escape_controls(', '.join(group[:3]))}{more}"))
+    if len(report.duplicates) > _MAX_SHOWN:
+        console.print(f"  … and {len(report.duplicates) - _MAX_SHOWN:,} groups; --json lists all")

@@ -1,0 +1,1 @@
+"""The command ``energon import``, which makes datasets of other files."""

@@ -1,0 +1,192 @@
+"""Resolve the split and the sample type of ``energon import`` from flags, proposals, menus or standard input."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from loader.convert.importing import ListedRows
+from loader.convert.rows import FileAccess, RefusedFiles
+from loader.convert.sources import found_columns
+from loader.errors import escape_controls
+from loader.format.documents import SampleTypeSpec, sample_type_of_name
+from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
+from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_choices
+
+from ....prepare.choices import show_trial
+from ....prepare.flags import type_of_flags
+from ....prepare.history import AnswerHistory
+from ....prepare.questions import PipedQuestions, ask
+from .flags import ImportFlags
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_DEFAULT_RATIO = "8,1,1"
+_MIN_TO_SPLIT = 10  # samples, so that no part is empty
+_RATIOS = {
+    "8,1,1    train, val and test": "8,1,1",
+    "9,1,0    train and val": "9,1,0",
+    "1,0,0    all train": "1",
+}
+_OTHER_RATIO = "custom ratio …"
+
+
+def resolve_choices(
+    flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console, history: AnswerHistory
+) -> tuple[Mapping[str, float] | None, Choices]:
+    """Resolve the choices that flags leave open.
+
+    Args:
+        flags: The command line.
+        listed: The samples.
+        folder: The first samples as shards.
+        console: The console that shows proposals.
+        history: The answers so far, for menus.
+
+    Returns:
+        The share of each split part, None for the splits of the sources; and the sample type.
+    """
+    # Settle what flags or the kind of the sources decide.
+    settled = type_of_flags(flags.sample_type, flags.field_map)
+    proposed = _proposal_of_sources(listed)
+    if not settled and proposed is not None:
+        settled = {"spec": proposed.spec, "field_map": proposed.field_map}
+    given = open_choices(folder, ask_split=False, **settled)
+    ratio = flags.ratio()
+    is_split = listed.rows.split_names != ("",)
+    # Without prompts, take the proposals.
+    if flags.yes or flags.dry_run:
+        if ratio is None and not is_split and len(listed.rows) >= _MIN_TO_SPLIT:
+            ratio = parse_ratio(_DEFAULT_RATIO)
+        return ratio, propose_choices(given)
+    # Read answers from standard input.
+    if not flags.asks_by_menus:
+        questions = PipedQuestions(show=console.print)
+        if ratio is None and not is_split:
+            ratio = questions.split(SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO))).ratio
+        return ratio, ask(questions, given)
+    # Prompt with menus, again if the user goes back.
+    from ....prepare.menus import MenuQuestions
+
+    def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
+        return show_trial(folder, DatasetYaml(spec=spec, field_map=field_map), console, trust_code=False)
+
+    menus = MenuQuestions(history, folder.sizes, try_field_map=try_field_map)
+
+    def ask_all() -> tuple[Mapping[str, float] | None, Choices]:
+        chosen = ratio
+        if chosen is None:
+            text = history.answer("split", lambda previous: _ask_split(listed, previous, history))
+            chosen = parse_ratio(text) if text else None
+        return chosen, ask(menus, given)
+
+    return history.run(ask_all)
+
+
+def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> ImportFlags:
+    """Return the flags with a decision on the files that the sources name by URL.
+
+    Raises:
+        click.UsageError: There are such files, no decision, and no terminal to ask for one.
+        click.exceptions.Exit: The user leaves.
+    """
+    hosts = listed.hosts
+    if not hosts.urls or flags.download or flags.keep_urls:
+        return flags
+    columns = [repr(one.name) for _, found in found_columns(listed.sources) for one in found if one.role == "url"]
+    where = f"column {', '.join(columns)}" if columns else listed.sources[0].path
+    named = next(iter(hosts.first))
+    found = f"{where} names {plural(hosts.urls, 'file')} by URL, on {plural(len(hosts.first), 'host')} such as {named}"
+    if not flags.asks_by_menus:
+        raise click.UsageError(
+            f"{found}; pass --download to fetch them, or --keep-urls to write the URLs as text. Nothing was fetched."
+        )
+    fetch, keep = "fetch them", "write the URLs as text"
+    chosen = _chosen(f"{escape_controls(found)}:", [fetch, keep], "leave, and write nothing")
+    if chosen is None:
+        console.print("nothing was written")
+        raise click.exceptions.Exit(1)
+    return replace(flags, download=chosen == fetch, keep_urls=chosen == keep)
+
+
+def _chosen(question: str, ways: list[str], leave: str) -> str | None:
+    """Return the answer of the user; None to leave."""
+    from ....prepare.prompts import GoBack, select
+
+    try:
+        answer = select(question, [*ways, leave])
+    except GoBack:
+        return None
+    return None if answer == leave else answer
+
+
+def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
+    """Return the sample type that all sources propose."""
+    proposals = [source.proposal() for source in listed.sources]
+    first = proposals[0]
+    if first is None or any(proposal != first for proposal in proposals):
+        return None
+    spec = sample_type_of_name(first.sample_type)
+    return DatasetYaml(spec=spec, field_map=first.field_map or None)
+
+
+def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
+    """Prompt for the split; return a ratio, or an empty text to keep the split parts of the sources."""
+    from ....prepare.menus import validator
+    from ....prepare.prompts import ask_text, select
+
+    labels: dict[str, str] = {}
+    names = [name for name in listed.rows.split_names if name]
+    if names:
+        labels[f"as the source has it: {', '.join(names)}"] = ""
+    labels |= _RATIOS
+    default = next((label for label, ratio in labels.items() if ratio == previous), None)
+    question = f"How should the {plural(len(listed.rows), 'sample')} be split?"
+    label = select(question, [*labels, _OTHER_RATIO], default=default, can_go_back=history.can_go_back)
+    if label != _OTHER_RATIO:
+        return labels[label]
+    return ask_text("Ratio of train, val and test:", default=previous or _DEFAULT_RATIO, check=validator(parse_ratio))
+
+
+def settle_outside_files(flags: ImportFlags, access: FileAccess) -> ImportFlags:
+    """Return the flags with the decisions on files that the listing has refused; unchanged if all is decided.
+
+    Raises:
+        click.UsageError: Files are refused, no flag decides on them, and there is no terminal to ask on.
+        click.exceptions.Exit: The user leaves.
+    """
+    links, paths = access.links, access.paths
+    if links.count and flags.follow_links is None:
+        verb = "leads out of its folder" if links.count == 1 else "lead out of their folders"
+        found = f"{plural(links.count, 'link')} {verb}, {_places(links)}"
+        flags = replace(flags, follow_links=_imports(flags, found, "follow-links", "leave them out"))
+    if paths.count and flags.allow_outside is None:
+        verb = "of a table leads out of its folder" if paths.count == 1 else "of tables lead out of their folders"
+        found = f"{plural(paths.count, 'path')} {verb}, {_places(paths)}"
+        root = f"--root {escape_controls(paths.parent)} names that folder; "
+        has_root = flags.root is None and paths.parent != "/"  # which would allow everything
+        refuse = "let their rows fail"
+        allows = _imports(flags, found, "allow-outside", refuse, other_way=root if has_root else "")
+        flags = replace(flags, allow_outside=allows)
+    return flags
+
+
+def _places(refused: RefusedFiles) -> str:
+    return f"to {escape_controls(refused.parent)}, such as {escape_controls(refused.example)}"
+
+
+def _imports(flags: ImportFlags, found: str, option: str, refuse: str, *, other_way: str = "") -> bool:
+    """Return True if the user wants these files."""
+    allow = f"import these files (--{option})"
+    if not flags.asks_by_menus:
+        ways = f"{other_way}--{option} imports these files; to {refuse}, pass --no-{option}"
+        raise click.UsageError(f"{found}; nothing was written. {ways}")
+    answer = _chosen(f"{found}. Import these files?", [refuse, allow], "stop, and write nothing")
+    if answer is None:
+        click.echo("nothing was written", err=True)
+        raise click.exceptions.Exit(1)
+    return answer == allow

@@ -1,0 +1,181 @@
+"""``energon import``: convert files, tables and archives to a prepared dataset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from ....command import energon_command
+from ....options import parse_size, shared_options, shuffle_options
+
+_KINDS = (
+    *("folder", "csv", "tsv", "jsonl", "parquet", "arrow", "hf", "coco", "conversations", "vqa", "interleaved"),
+    *("webdataset", "tar", "zip", "tokens", "mds", "litdata"),
+)  # those of loader.convert.sources, whose import would delay --help
+
+
+@energon_command("import", short_help="Convert files, tables and archives to a dataset.")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("output", metavar="DEST")
+@click.option(
+    "--from",
+    "kind",
+    metavar="KIND",
+    type=click.Choice(_KINDS),
+    help=f"Kind of the sources: {', '.join(_KINDS)}.  [default: detected from names and contents]",
+)
+@click.option(
+    "--part",
+    "parts",
+    metavar="PART=COLUMN",
+    multiple=True,
+    help="Write this column of a table as the part PART, such as jpg or txt; others are not written.  [repeatable]",
+)
+@shared_options("key_column")
+@click.option("--split-column", metavar="COLUMN", help="Column of a table with the split parts.")
+@click.option(
+    "--root",
+    metavar="DIR",
+    help="Folder that paths in a table start from, and may not leave.  [default: the folder of the table]",
+)
+@click.option(
+    "--allow-outside/--no-allow-outside",
+    default=None,
+    help="Let paths in a table name any file of this machine, or let rows fail whose paths are outside.",
+)
+@click.option(
+    "--follow-links/--no-follow-links",
+    default=None,
+    help="Follow links of a folder to files outside of it, or leave them out.",
+)
+@click.option(
+    "--classes/--no-classes",
+    default=None,
+    help="Take subfolders for labels, or not.  [default: if they have pictures without texts]",
+)
+@click.option(
+    "--splits/--no-splits",
+    default=None,
+    help="Take subfolders train, val and test for split parts, or not.  [default: detected from their names]",
+)
+@click.option(
+    "--keep-text-only",
+    is_flag=True,
+    help="Also write rows of a table without a picture, such as conversations of text; by default they are left out.",
+)
+@click.option(
+    "--download", is_flag=True, help="Fetch the files at URLs in a table. Without it, none is fetched or written."
+)
+@click.option("--keep-urls", is_flag=True, help="Write URLs in a table as text.")
+@click.option("--allow-private", is_flag=True, help="Let --download connect to private addresses, too.")
+@click.option(
+    "--max-size",
+    metavar="SIZE",
+    callback=parse_size,
+    default="1GiB",
+    show_default=True,
+    help="Most bytes of a file that --download fetches.",
+)
+@click.option(
+    "--group-by",
+    metavar="WHAT",
+    type=click.Choice(["name", "folder", "parallel", "number"]),
+    help="What the files of a sample share: their name; their folder; parallel: the path but for one folder, as in"
+    " images/a.jpg and labels/a.txt; number: the number that ends their names.  [default: detected from the paths]",
+)
+@shared_options("split_ratio", help="Divide the samples into train, val and test in this ratio.")
+@shuffle_options
+@shared_options("shard_size", "samples_per_shard")
+@click.option("--verify", is_flag=True, help="Decode all pictures; samples with a damaged one fail.")
+@click.option(
+    "--resize", metavar="PIXELS", type=click.IntRange(min=1), help="Shrink larger pictures to this longer side."
+)
+@click.option(
+    "--format",
+    "picture_format",
+    type=click.Choice(["jpg", "png", "webp"]),
+    help="Encode pictures of other formats in this one.",
+)
+@click.option(
+    "--quality",
+    metavar="N",
+    type=click.IntRange(1, 100),
+    default=90,
+    show_default=True,
+    help="Quality of pictures that are encoded as JPEG or WebP.",
+)
+@click.option("--orient", is_flag=True, help="Turn pictures by their EXIF orientation, which is kept otherwise.")
+@click.option(
+    "--geometry",
+    type=click.Choice(["refuse", "ignore"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with coordinates whose picture is resized or turned. Coordinates of COCO are moved.",
+)
+@click.option(
+    "--pages",
+    type=click.Choice(["keep", "split"]),
+    default="keep",
+    show_default=True,
+    help="Keep a TIFF of several pages as one part, of which training reads the first, or make each page a part.",
+)
+@click.option(
+    "--frames",
+    type=click.Choice(["refuse", "first"]),
+    default="refuse",
+    show_default=True,
+    help="What to do with a picture of several frames that is encoded again.",
+)
+@click.option(
+    "--background",
+    metavar="COLOR",
+    default="white",
+    show_default=True,
+    help="Color of transparent pixels in pictures that are encoded as JPEG: a name, or '#rrggbb'.",
+)
+@click.option(
+    "--float-range",
+    metavar="LOW,HIGH",
+    help="Values of black and white in pictures of floats that are encoded again.  [default: these fail]",
+)
+@click.option(
+    "--max-failures",
+    metavar="N|PERCENT",
+    default="1%",
+    show_default=True,
+    help="Stop if more samples fail: a number, or a share such as 5%.",
+)
+@shared_options("sample_type", "field_map", "yes", "dry_run", "compat", "num_workers", "strict", "progress", "json")
+def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
+    """Write the samples of each SOURCE as tar shards to DEST, a new folder or URL, which is a prepared dataset then.
+
+    SOURCE is a folder of files, or one of the kinds that --from takes. In a folder, files that share a name are the
+    parts of a sample: a.jpg and a.txt. Contents are copied; pictures are only changed if an option requests it.
+
+    On a terminal, the command shows what was found and prompts for the split and the sample type. Otherwise it reads
+    the answers from standard input, one per line. It never prompts with --yes.
+
+    The same sources and options write the same bytes, with any number of workers. After an interruption, the same
+    command continues. Samples that cannot be read are listed in DEST/.nv-meta/import_failures.jsonl.
+
+    Examples:
+        Import a folder of pictures with captions, with prompts:
+            energon import ~/photos /data/photos
+        Accept all proposals, shuffle, and split by samples:
+            energon import ~/photos /data/photos --yes --shuffle --split-ratio 8,1,1
+        Check that all pictures decode, and shrink large ones:
+            energon import ~/photos /data/photos --yes --verify --resize 1024
+        Import a table with a column of paths and one of captions:
+            energon import captions.csv /data/captions --yes --part jpg=image --part txt=caption
+        Fetch the pictures at URLs in a table:
+            energon import urls.csv /data/pictures --yes --download
+        Import to an object store:
+            energon import ~/photos s3://bucket/photos --yes
+        Show what would be imported:
+            energon import ~/photos /data/photos --dry-run
+    """
+    from .flags import ImportFlags
+    from .run import import_sources
+
+    import_sources(ImportFlags(sources=sources, output=output, **flags))

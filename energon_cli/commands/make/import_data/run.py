@@ -1,0 +1,219 @@
+"""Run ``energon import``: list the samples, resolve the choices, write the dataset and report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import click
+
+from loader.convert.importing import (
+    ImportPlan,
+    ImportProgress,
+    ImportReport,
+    ListedRows,
+    NoReadableRowsError,
+    StrayCoordinatesError,
+    check_output,
+    list_rows,
+    run_import,
+    write_failures,
+    write_trial,
+)
+from loader.convert.rows import FileAccess, ShardLayout
+from loader.convert.sources import open_sources
+from loader.errors import EnergonError
+from loader.inspect import (
+    Choices,
+    ShardFolder,
+    choice_files,
+    choice_notes,
+    field_map_warnings,
+    format_bytes,
+    inspect_folder,
+    plural,
+)
+from loader.storage import open_storage
+
+from ....console import error_console, output_console, print_json, show_account, show_note, show_warning
+from ....prepare.history import AnswerHistory
+from ....prepare.prompts import no_echo
+from ....prepare.report import show_files
+from ....progress import ProgressBar
+from .choices import resolve_choices, settle_outside_files, settle_urls
+from .flags import ImportFlags
+from .report import draft_document, report_document, show_done, show_draft, show_found
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """The state of a command before anything is written."""
+
+    ratio: Mapping[str, float] | None  # of split parts
+    files: Mapping[str, str]  # of .nv-meta, name → text
+    notes: list[str]
+    warnings: list[str]
+
+
+def import_sources(flags: ImportFlags) -> None:
+    """Import sources, with prompts where the flags leave choices open, and print a report."""
+    console = error_console() if flags.as_json else output_console()
+    pictures, max_failures = flags.pictures(), flags.failures()
+    flags.ratio()
+    flags.downloads()
+    with ExitStack() as stack:
+        stack.enter_context(no_echo(enabled=flags.asks_by_menus))
+        # List the samples of all sources; again if files outside are allowed, or URLs are to be text.
+        flags, listed = _listed(flags, console, stack)
+        # Write a few samples to a temporary folder, from which the type is proposed.
+        try:
+            trial = stack.enter_context(
+                write_trial(listed, pictures, downloads=flags.downloads(), max_failures=max_failures)
+            )
+        except StrayCoordinatesError as error:
+            raise click.UsageError(f"{error.message} ({error.at})") from error
+        except NoReadableRowsError as error:
+            if not flags.dry_run and len(error.failures) > 1:
+                write_failures(open_storage(flags.output), error.failures)
+                error.hint = f"{flags.output}/.nv-meta/import_failures.jsonl lists them"
+            raise
+        folder = _without_shard(inspect_folder(trial))
+        if not flags.as_json:
+            show_found(console, flags, listed, folder.contents)
+        draft = _confirmed_draft(flags, listed, folder, console)
+        # Plan the shards, and write them.
+        layout = ShardLayout(
+            shard_bytes=flags.shard_size,
+            samples_per_shard=flags.samples_per_shard,
+            split_ratio=draft.ratio,
+            shuffle_seed=flags.shuffle_seed,
+        )
+        if flags.dry_run:
+            _show_dry_run(flags, listed, layout, draft, console)
+            return
+        plan = ImportPlan(
+            sources=listed.sources,
+            output=flags.output,
+            layout=layout,
+            pictures=pictures,
+            workers=flags.workers,
+            max_failures=max_failures,
+            files=draft.files,
+            compat=flags.compat,
+            strict=flags.strict,
+            downloads=flags.downloads(),
+        )
+        report = _run(plan, listed, progress=flags.progress)
+    # Report.
+    if flags.as_json:
+        show_account(report.account)
+        notes = [*listed.notes, *draft.notes]
+        print_json(report_document(flags.output, report, sources=listed.sources, files=draft.files, notes=notes))
+        return
+    show_done(console, flags.output, report)
+    show_account(report.account)
+    show_note(*draft.notes)
+
+
+def _listed(flags: ImportFlags, console: Console, stack: ExitStack) -> tuple[ImportFlags, ListedRows]:
+    """List the samples, and again after decisions that change them; return the flags with the decisions."""
+    while True:
+        access = FileAccess(allow_outside=bool(flags.allow_outside), follow_links=bool(flags.follow_links))
+        with ExitStack() as inner:
+            try:
+                listed: ListedRows | EnergonError = _list(flags, access, inner)
+            except EnergonError as error:  # what is missing may be what was refused
+                listed = error
+            settled = settle_outside_files(flags, access)
+            if settled == flags or not (settled.allow_outside or settled.follow_links):
+                if isinstance(listed, EnergonError):
+                    raise listed
+                flags, settled = settled, settle_urls(settled, listed, console)
+                if settled.keep_urls == flags.keep_urls:
+                    stack.push(inner.pop_all())
+                    return settled, listed
+        flags = settled
+
+
+def _list(flags: ImportFlags, access: FileAccess, stack: ExitStack) -> ListedRows:
+    sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options(access))
+    if not flags.dry_run:
+        check_output(flags.output, sources=flags.sources)
+    with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
+        is_shuffled = flags.shuffle_seed is not None
+        return stack.enter_context(
+            list_rows(sources, shuffled=is_shuffled, on_progress=lambda done: bar.update(done, None))
+        )
+
+
+def _without_shard(folder: ShardFolder) -> ShardFolder:
+    """Name samples by their keys alone: their shard is temporary."""
+    found = folder.contents
+    examples = [(key.partition("/")[2], parts) for key, parts in found.examples]
+    contents = replace(found, key=found.key.partition("/")[2], examples=examples, are_first=True, warnings=())
+    return replace(folder, contents=contents)
+
+
+def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console) -> _Draft:
+    """Resolve the choices, and prompt for a confirmation on a terminal.
+
+    Raises:
+        click.exceptions.Exit: The user leaves.
+    """
+    history = AnswerHistory()
+    while True:
+        ratio, choices = resolve_choices(flags, listed, folder, console, history)
+        chosen, warnings = Choices(dataset_yaml=choices.dataset_yaml), list[str]()
+        if choices.dataset_yaml is not None:
+            warnings = field_map_warnings(choices.dataset_yaml, folder)
+        draft = _Draft(
+            ratio=ratio,
+            files=choice_files(folder, chosen, name="dataset.yaml"),
+            notes=choice_notes(folder, chosen),
+            warnings=warnings,
+        )
+        if not flags.as_json:
+            show_warning(*draft.warnings)
+        if not flags.asks_by_menus or _is_confirmed(flags, listed, draft, console, history):
+            return draft
+
+
+def _is_confirmed(
+    flags: ImportFlags, listed: ListedRows, draft: _Draft, console: Console, history: AnswerHistory
+) -> bool:
+    show_files(console, draft.files, folder=".nv-meta")
+    size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
+    question = f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"
+    return history.confirm(question)
+
+
+def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, draft: _Draft, console: Console) -> None:
+    parts = listed.plan(layout)
+    if flags.as_json:
+        print_json(draft_document(flags, listed, parts, files=draft.files, notes=draft.notes, warnings=draft.warnings))
+    else:
+        show_draft(console, flags, parts)
+        show_files(console, draft.files, folder=f"{flags.output}/.nv-meta")
+        show_note(*draft.notes)
+    show_account(listed.account)
+    if flags.strict:
+        listed.account.check_complete(at=flags.output)
+
+
+def _run(plan: ImportPlan, listed: ListedRows, *, progress: bool | None) -> ImportReport:
+    resumed_before = False
+    with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
+
+        def advance(now: ImportProgress) -> None:
+            nonlocal resumed_before
+            if now.resumed and not resumed_before and progress is not False:
+                resumed_before = True
+                show_note("resumed: shards of an interrupted import are kept")
+            bar.update(now.samples, now.samples_total)
+
+        return run_import(plan, listed=listed, on_progress=advance)

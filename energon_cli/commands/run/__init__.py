@@ -1,0 +1,1 @@
+"""Run a training: ``explain``, ``trace``, ``analyze-debug``, ``profile``, ``checkpoint`` and ``doctor``."""

@@ -1,0 +1,225 @@
+"""``energon analyze-debug``: how the samples of a run are spread over its steps, from its logs or its arguments."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...command import energon_command
+from ...dataset_path import check_path
+from ...options import shared_options
+from ...settings import break_between_words
+from .options import plan_run, run_options
+
+if TYPE_CHECKING:
+    from loader.inspect.runs import LoggedLoader
+
+
+@energon_command("analyze-debug", short_help="Draw which samples a run used at which step.")
+@click.argument("log_paths", nargs=-1, metavar="[LOG_PATHS]…")
+@click.option("--dataset", metavar="PATH", help="Trace a run on this dataset or metadataset, instead of reading logs.")
+@shared_options("steps", default=1000, show_default=True, help="Steps of --dataset.")
+@click.option("--heatmap-path", metavar="PNG", default="heatmap.png", show_default=True, help="Picture to write.")
+@click.option("--no-heatmap", is_flag=True, help="Write no picture.")
+@click.option(
+    "--heatmap-steps",
+    metavar="N",
+    type=click.IntRange(1, 20_000),
+    default=1000,
+    show_default=True,
+    help="Width at most, in pixels.",
+)
+@click.option(
+    "--heatmap-samples",
+    metavar="N",
+    type=click.IntRange(1, 20_000),
+    default=1000,
+    show_default=True,
+    help="Height at most, in pixels.",
+)
+@click.option(
+    "--heatmap-gain",
+    metavar="X",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Multiply the brightness.",
+)
+@click.option("--no-colors", is_flag=True, help="Draw all ranks in grey.")
+@click.option("--skip", metavar="N", type=click.IntRange(min=0), default=0, help="Omit the first N steps.")
+@click.option(
+    "--force-loading-order",
+    is_flag=True,
+    help="Show what workers read from the shards, before shuffling: logs of megatron-energon.",
+)
+@click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="List its samples.  [repeatable]")
+@click.option("--key", metavar="KEY", help="List the steps that used this sample.")
+@click.option("--force-loader-id", metavar="N", type=click.IntRange(0), help="Number of the loader in the logs.")
+@click.option(
+    "--include-modality",
+    metavar="A,B",
+    default="train",
+    show_default=True,
+    help="Kinds of loaders in the logs: train, val.",
+)
+@run_options
+@shared_options("json")
+def analyze_debug(
+    log_paths: tuple[str, ...],
+    *,
+    dataset: str | None,
+    steps: int,
+    heatmap_path: str,
+    no_heatmap: bool,
+    heatmap_steps: int,
+    heatmap_samples: int,
+    heatmap_gain: float,
+    no_colors: bool,
+    skip: int,
+    force_loading_order: bool,
+    step: tuple[int, ...],
+    key: str | None,
+    force_loader_id: int | None,
+    include_modality: str,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Show how the samples of a run are spread over its steps: counts, and a picture.
+
+    LOG_PATHS are the files that loaders write at worker_debug_path, with worker_log_level=1, or folders of them, as
+    this library and megatron-energon write them. With --dataset, no logs are needed: the arguments of the run give the
+    samples of each step, as energon trace lists them.
+
+    In the picture, steps go from left to right and samples, sorted, from top to bottom; a brighter point was used more
+    often, and each rank has a colour. A good shuffle looks like noise; a diagonal is the order of the shards.
+
+    With --step or --key, the samples of the logged micro-batches are listed instead.
+
+    Examples:
+        Draw which samples a logged run used at which step:
+            energon analyze-debug /data/run/debug
+        Without logs, from the arguments of the run:
+            energon analyze-debug --dataset /data/mix.yaml --batch-size 8
+        List the samples of a step:
+            energon analyze-debug /data/run/debug --step 41200
+        Count only:
+            energon analyze-debug /data/run/debug --no-heatmap --json
+    """
+    from loader.inspect import plural
+    from loader.inspect.runs import choose_loader, log_files, read_debug_log, read_loading_order, traced_uses
+
+    from ...console import print_json, show_note, write_file
+
+    # Refuse options that do not fit together.
+    if bool(log_paths) == (dataset is not None):
+        raise click.UsageError("Pass LOG_PATHS, or --dataset.")
+    lists = bool(step) or key is not None
+    if lists and (dataset is not None or force_loading_order):
+        raise click.UsageError("--step and --key list what a log has. energon trace lists the samples of a dataset.")
+    if force_loading_order and dataset is not None:
+        raise click.UsageError("--force-loading-order needs LOG_PATHS.")
+    # Take the uses of samples from the arguments of a run, from reads of workers, or from the log of a loader.
+    found: Sequence[LoggedLoader] = ()
+    chosen = None
+    if dataset is not None:
+        uses = traced_uses(plan_run(check_path(dataset), **options), steps, skip=skip)
+    elif force_loading_order:
+        uses = read_loading_order(log_paths, skip=skip)
+    else:
+        modalities = _modalities(include_modality)
+        found = read_debug_log(log_paths)
+        chosen = choose_loader(found, modalities=modalities, number=force_loader_id)
+        if lists:
+            _list(chosen, step, key, as_json=as_json)
+            return
+        uses = chosen.uses(skip=skip)
+    # Count them, and draw them.
+    loaders = [_loader_document(one, analyzed=one is chosen) for one in found]
+    facts = uses.facts()
+    if not no_heatmap:
+        picture = uses.picture(width=heatmap_steps, height=heatmap_samples, gain=heatmap_gain, colors=not no_colors)
+        write_file(heatmap_path, picture, hint="name another --heatmap-path")
+    # Report.
+    if as_json:
+        print_json({**facts, "loaders": loaders, "heatmap": None if no_heatmap else heatmap_path})
+    else:
+        if found:
+            click.echo(f"Analyzing {plural(sum(len(log_files(path)) for path in log_paths), 'log')}")
+        _show(facts, loaders)
+        if not no_heatmap:
+            show_note(f"wrote {heatmap_path}")
+
+
+def _modalities(names: str) -> tuple[str, ...]:
+    """Parse the kinds of loaders.
+
+    Raises:
+        click.BadParameter: One is unknown.
+    """
+    found = tuple(name.strip() for name in names.split(","))
+    if unknown := set(found) - {"train", "val"}:
+        raise click.BadParameter(f"expected train or val, found {min(unknown)!r}", param_hint="--include-modality")
+    return found
+
+
+def _loader_document(loader: LoggedLoader, *, analyzed: bool) -> dict[str, Any]:
+    return {
+        "loader": loader.number,
+        "start": loader.start,
+        "modality": loader.modality or None,
+        "paths": loader.paths,
+        "ranks": sorted(loader.ranks),
+        "uses": loader.samples,
+        "analyzed": analyzed,
+    }
+
+
+def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_json: bool) -> None:
+    """List the samples of steps, or the uses of a sample, in the order of steps and ranks."""
+    from loader.errors import escape_controls
+
+    from ...console import print_json, show_note
+
+    found = [
+        {"step": batch.step, "rank": batch.rank, "position": position, "key": name}
+        for batch in sorted(loader.batches)
+        if not steps or batch.step in steps
+        for position, name in enumerate(batch.keys)
+        if key in (None, name)
+    ]
+    if not found:
+        last = max(batch.step for batch in loader.batches)
+        show_note(f"no sample; the log has the steps up to {last:,}")
+    for one in found:
+        if as_json:
+            print_json(one, in_one_line=True)
+        else:
+            click.echo(f"step {one['step']}  rank {one['rank']}  {one['position']}  {escape_controls(str(one['key']))}")
+
+
+def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
+    from loader.inspect import plural
+
+    from ...console import output_console
+    from ...links import linked_text
+
+    for one in loaders:
+        mark = "*" if one["analyzed"] else " "
+        start = f", start {one['start']}" if one["start"] else ""
+        paths = ", ".join(linked_text(path, path) for path in one["paths"])
+        counts = f"{plural(len(one['ranks']), 'rank')}, {plural(one['uses'], 'sample')}"
+        line = f"{mark} {one['loader']}: {one['modality'] or 'unknown'}{start}, {counts}, {paths}"
+        click.echo(break_between_words(line, sys.stdout))
+    console = output_console()
+    console.print(f"Found {plural(facts['unique'], 'unique sample key')}, {plural(facts['steps'], 'step')}")
+    console.print(
+        f"{plural(facts['uses'], 'sample')}; {facts['repeated']:,} were used more than once, "
+        f"at most {plural(facts['most_uses'], 'time')}"
+    )
+    if facts["correlation"] is not None:
+        console.print(
+            f"correlation of step and place in the data: {facts['correlation']:.2f} (near 0 is shuffled, 1 is in order)"
+        )

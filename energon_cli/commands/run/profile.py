@@ -1,0 +1,80 @@
+"""``energon profile``: run a training script, and show what its loaders wait for."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from ...command import energon_command
+from ...options import shared_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loader.inspect import ProfiledLoader
+
+_MIN_SHARE = 0.001
+
+
+@energon_command(
+    "profile",
+    short_help="Run a training script, and show what its loaders wait for.",
+    takes_path=False,
+)
+@click.argument("script", metavar="SCRIPT")
+@click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
+@shared_options("steps", default=200, show_default=True, help="Micro-batches of each loader in the trace.")
+@click.option(
+    "--trace", metavar="FILE", default="trace.json", show_default=True, help="File for the trace, which is replaced."
+)
+@click.option("--stats", metavar="FILE", help="File for the statistics of all loaders as JSON.")
+def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, stats: str | None) -> None:
+    """Run the Python script SCRIPT with the arguments ARGS, and show where the time of its loaders goes.
+
+    The script runs unchanged, in the same interpreter. Each of its loaders records its first steps. At the end, the
+    command shows for each loader, on standard error, what the training loop waited for, what the workers did, and what
+    would help. It writes a trace for Perfetto (https://ui.perfetto.dev) or Chrome (about:tracing).
+
+    Options of this command come before SCRIPT; what follows it is passed to the script.
+
+    Exits with the exit code of the script.
+
+    Examples:
+        Profile a training script with its own arguments:
+            energon profile train.py --epochs 1
+        Record more steps, in another file:
+            energon profile --steps 1000 --trace /tmp/trace.json train.py
+    """
+    from loader.errors import escape_controls
+    from loader.inspect import profile_script
+
+    from ...console import error_console
+
+    report = profile_script(script, arguments, steps=steps, trace=trace, stats=stats)
+    console = error_console()
+    lines = [line for one in report.loaders for line in _lines(one)]
+    lines.append(f"trace: {trace}" if lines else "the script took no micro-batch of a loader")
+    for line in lines:
+        console.print(escape_controls(line))
+    if report.exit_code:
+        sys.exit(report.exit_code if report.exit_code > 0 else 128 - report.exit_code)
+
+
+def _lines(one: ProfiledLoader) -> Iterator[str]:
+    yield f"{one.name}: {one.line}"
+    elapsed_s = one.numbers["elapsed_s"]
+    for title, group in (("the training loop waited for", "waited_for"), ("the workers spent", "workers")):
+        seconds = one.seconds(group)
+        total = elapsed_s if group == "waited_for" else sum(seconds.values())
+        shown = [(name, each) for name, each in seconds.items() if total and each / total >= _MIN_SHARE]
+        if shown:
+            yield f"  {title}"
+        for name, each in shown:
+            yield f"    {name:<28} {each:>9.3f} s {100 * each / total:>5.1f} %"
+    for suggestion in one.suggestions:
+        yield f"  {suggestion}"
+
+
+profile.context_settings = {**profile.context_settings, "allow_interspersed_args": False}

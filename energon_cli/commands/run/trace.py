@@ -1,0 +1,230 @@
+"""``energon trace``: which samples a step of a training run used, after the fact."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from ...command import energon_command
+from ...dataset_path import check_path
+from ...options import shared_options
+from ...settings import break_between_words
+from .options import RUN_OPTIONS, plan_run, run_options
+
+if TYPE_CHECKING:
+    from loader.inspect.runs import RestoredRun, TracedSample
+
+
+@energon_command("trace", short_help="List the samples of a training step.")
+@click.argument("path")
+@click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="The step, from 0.  [repeatable]")
+@click.option("--rank", metavar="R", type=click.IntRange(min=0), multiple=True, help="Only this rank.  [repeatable]")
+@click.option("--key", metavar="KEY", help="List the steps that used this sample.")
+@shared_options("steps", help="Steps in which --key is searched.  [default: the steps of the checkpoint, or 1000]")
+@click.option("--dataset", metavar="PATH", help="Data of the checkpoint or log, if it mixes datasets or was moved.")
+@shared_options("task_encoder")
+@shared_options("packing_buffer_size", help="Of a run without a checkpoint.")
+@click.option("--replay", is_flag=True, help="Rebuild the micro-batches, and show their fields.")
+@click.option("-o", "--output", metavar="FILE", help="With --replay: write them to this file, by torch.save.")
+@click.option("--open", "opens", is_flag=True, help="Show the samples in the browser (extra browse).")
+@run_options
+@shared_options("json", help="Print a line of JSON for each sample.")
+@click.pass_context
+def trace(
+    context: click.Context,
+    /,
+    path: str,
+    *,
+    step: tuple[int, ...],
+    rank: tuple[int, ...],
+    key: str | None,
+    steps: int | None,
+    replay: bool,
+    output: str | None,
+    opens: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """List the samples of a step of a training run, for all ranks.
+
+    PATH is a checkpoint, which has the arguments of the run; the folder of a loader's trace_dir; or the dataset or
+    metadataset of the run, with its arguments as options. Nothing needs to be logged: the order of samples is a
+    function of these arguments.
+
+    A step is one micro-batch on each rank, counted from 0 at the beginning of the run. A checkpoint knows the numbers
+    of ranks that the run had, and the steps that it skipped (skip_steps).
+
+    Hooks that skip, pack or generate samples, and samples that fail, shift what follows in their lane. A checkpoint
+    shows this; then --task-encoder rebuilds the micro-batches, or a log names their samples.
+
+    Examples:
+        List the samples of step 41,200, by a checkpoint:
+            energon trace /data/run/step_42000 --step 41200
+        Of a mix, name its metadataset:
+            energon trace /data/run/step_42000 --dataset /data/mix.yaml --step 41200
+        By the arguments of the run:
+            energon trace /data/mix.yaml --step 41200 --batch-size 8 --world-size 64
+        Rebuild packs with the hooks of the run:
+            energon trace /data/run/step_42000 --task-encoder train:Enc --step 41200
+        From the log of a loader with trace_dir=:
+            energon trace /data/run/trace --step 41200 --rank 3 --json
+        Rebuild the micro-batch:
+            energon trace /data/run/step_42000 --step 41200 --rank 3 --replay
+        Find the steps that used a sample:
+            energon trace /data/run/step_42000 --key shard_000.tar/17
+    """
+    from loader.inspect.runs import steps_of_key, trace_step
+
+    from ...console import json_line, show_note
+
+    if bool(step) == (key is not None):
+        raise click.UsageError("Pass --step, or --key.")
+    if (replay and key is not None) or (output is not None and not replay):
+        raise click.UsageError("--replay needs --step, and --output needs --replay.")
+    run, last = _open(context, path, **options)
+    if key is not None:
+        uses = steps_of_key(run, key, steps=steps or last)
+        found = sorted(uses, key=lambda one: (one.step, one.rank, one.position))
+    else:
+        found = [sample for number in step for sample in trace_step(run, number, ranks=rank or None)]
+    if found:
+        lines = "\n".join(map(json_line if as_json else _line, found))
+        click.echo(lines if as_json else break_between_words(lines, sys.stdout))
+    else:
+        show_note(f"no sample: {key} is in none of these steps" if key else "no sample")
+    if replay:
+        _replay(run, step, rank, output)
+    if opens and found:
+        show_samples([(sample.dataset, sample.key) for sample in found if sample.key])
+
+
+def _open(
+    context: click.Context, path: str, *, dataset: str | None, task_encoder: str | None, **options: Any
+) -> tuple[RestoredRun, int]:
+    """Return the run, and the number of its steps up to the checkpoint."""
+    from loader.inspect.runs import RestoredRun, is_run, load_task_encoder, open_run
+
+    encoder = None if task_encoder is None else load_task_encoder(task_encoder)
+    if is_run(path):
+        given = [
+            name
+            for name in (*RUN_OPTIONS, "packing_buffer_size")
+            if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        ]
+        if given:
+            flags = ", ".join(one.opts[0] for one in context.command.params if one.name in given)
+            raise click.UsageError(f"{path} has the arguments of the run: drop {flags}.")
+        known = open_run(path, dataset=dataset, trust_code=options["trust_code"], task_encoder=encoder)
+        return known, max(1, known.steps)
+    if dataset is not None:
+        raise click.UsageError("--dataset names the data of a checkpoint; PATH is a dataset itself.")
+    if encoder is None and options["packing_buffer_size"] is not None:
+        raise click.UsageError("--packing-buffer-size needs --task-encoder, whose hooks pack.")
+    run = plan_run(check_path(path), task_encoder=encoder, **options)
+    return RestoredRun.of(run), 1000
+
+
+def _line(sample: TracedSample) -> str:
+    from ...links import linked_text
+
+    where = f"step {sample.step}  rank {sample.rank}  {sample.position}"
+    what = "of a dataset that left the mix"
+    if sample.key:
+        place = f"{sample.dataset}/{sample.key}"
+        what = f"{linked_text(sample.key, place)}  {linked_text(sample.dataset, sample.dataset)}"
+    return f"{where}  {what}" + ("  (skipped)" if sample.left_out else "")
+
+
+def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output: str | None) -> None:
+    """Rebuild micro-batches, and show or write them."""
+    from loader.errors import escape_controls
+    from loader.inspect import describe_value
+
+    made: dict[int, dict[int, Any]] = {}
+    for step in steps:
+        batches = run.run.steps.batches(step)
+        for rank in ranks or range(len(batches)):
+            made.setdefault(step, {})[rank] = batch = run.replay(batches[rank])[0]
+            if output is None:
+                click.echo(f"step {step}  rank {rank}")
+                fields = batch if isinstance(batch, dict) else getattr(batch, "__dict__", {"": batch})
+                for name, value in fields.items():
+                    click.echo(
+                        f"  {escape_controls(str(name))}: {escape_controls(describe_value(str(name), value).facts)}"
+                    )
+    if output is not None:
+        import torch
+
+        torch.save(made, output)
+        click.echo(f"wrote {output}: step → rank → micro-batch")
+
+
+# Show traced samples in the web pages of ``energon browse``.
+
+
+def show_samples(samples: Sequence[tuple[str, str]]) -> None:
+    """Serve the pages of samples until Ctrl-C, print their links, and open the first one.
+
+    Args:
+        samples: Path of the dataset and full key of each.
+
+    Raises:
+        Exit: The server cannot be started; it has printed the reason.
+    """
+    from loader.errors import escape_controls
+
+    from ...console import show_note
+
+    paths = list(dict.fromkeys(path for path, _ in samples))
+    # Without -P, modules of the working directory, which may be a dataset, would be imported.
+    command = [sys.executable, "-P", "-m", "energon_cli", "browse", "--json", "--no-open", *paths]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        line = server.stdout.readline() if server.stdout is not None else ""
+        if not line:
+            raise click.exceptions.Exit(server.wait())
+        try:
+            links = _links(json.loads(line)["url"], samples)
+            for (path, key), link in zip(samples, links, strict=True):
+                click.echo(f"{escape_controls(f'{key}  {path}')}\n  {link or 'has no page'}")
+            first = next(filter(None, links), None)
+            if sys.stdout.isatty() and first is not None:
+                click.launch(first)
+            show_note("Ctrl-C ends")
+            server.wait()
+        except KeyboardInterrupt:
+            pass
+        finally:
+            server.terminate()
+
+
+def _links(url: str, samples: Sequence[tuple[str, str]]) -> list[str | None]:
+    """Return the links of samples, each with the token; None for a sample without a page."""
+    from loader.inspect.browse import page_url
+
+    start = urlsplit(url)
+    catalogue = f"{start.scheme}://{start.netloc}/api/catalogue?{start.query}"
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with opener.open(catalogue) as answer:
+        names = {dataset["path"]: dataset["name"] for dataset in json.load(answer)["datasets"]}
+    links = []
+    for path, full_key in samples:
+        name = names.get(path if "://" in path else os.path.abspath(path))
+        links.append(None if name is None else page_url(url, name, *_shard_and_key(full_key)))
+    return links
+
+
+def _shard_and_key(full_key: str) -> tuple[str, str]:
+    """Split the full key of a sample; keys in tar shards may have slashes, too."""
+    shard, separator, key = full_key.partition(".tar/")
+    if separator:
+        return f"{shard}.tar", key
+    shard, _, key = full_key.rpartition("/")
+    return shard, key

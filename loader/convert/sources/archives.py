@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import os
+import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, BinaryIO, Literal
 
 from ...accounting import Account
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...format.index.shard_index import index_shard
-from ...format.prepare.decompress import checked_stream, decompressed
-from ...format.prepare.shards import is_compressed_tar
+from ...format.prepare.shards import compression_of, is_compressed_tar
 from ...format.tar.names import reason_without_sample, split_member_name
 from ...storage import open_parent, raise_storage_error
-from ...storage.unpacked import check_ratio
+from ...storage.unpacked import UnpackedFile
 from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
 from ..file_trees.tar_members import read_tar_members
 from ..file_trees.tree import FolderTree
 from ..rows.file_access import file_version
 from ..rows.row import PartRef, RangeRef, Row, key_of_path
 from .source import Listing, Source
+
+_COPY_BYTES = 1 << 20
 
 
 def tar_files(path: str) -> list[str]:
@@ -153,25 +159,45 @@ def _part_name(name: str) -> str:
 
 
 def _decompress(path: str, target: str) -> None:
-    storage, name = open_parent(path)
-    packed_bytes = unpacked_bytes = 0
-
-    def advance(size_bytes: int) -> None:
-        nonlocal packed_bytes
-        packed_bytes += size_bytes
-
     try:
-        with storage.open(name) as source, open(target, "wb") as file:
-            for chunk in decompressed(source, checked_stream(name), advance):
-                unpacked_bytes += file.write(chunk)
-                check_ratio(unpacked_bytes, packed_bytes, path=path)
+        with open(path, "rb") as packed, _opened(path, packed) as source, open(target, "wb") as file:
+            shutil.copyfileobj(UnpackedFile(source, packed, path), file, _COPY_BYTES)
     except EnergonError:
         with suppress(OSError):
             os.remove(target)
         raise
-    except ImportError as error:
-        raise StorageError(str(error), path=path) from error
-    except Exception as error:  # each library has its own kinds
-        if isinstance(error, OSError) and error.errno is not None:
-            raise_storage_error(f"decompress {path} to this file", target, error)
+    except OSError as error:
+        if error.errno is None:  # of the decompressor
+            raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
+        raise_storage_error(f"decompress {path} to this file", target, error)
+    except (EOFError, MemoryError, ValueError, RuntimeError, lzma.LZMAError, zlib.error) as error:
         raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
+
+
+def _opened(path: str, packed: BinaryIO) -> Any:
+    """Return the contents of a compressed file, as a context manager of a readable file.
+
+    Raises:
+        StorageError: The library for its compression is not installed.
+    """
+    match compression_of(path):
+        case "gz":
+            return gzip.open(packed)
+        case "bz2":
+            return bz2.open(packed)
+        case "xz":
+            return lzma.open(packed)
+    try:
+        if path.endswith(".zst"):
+            import zstandard
+
+            return zstandard.open(packed, "rb")
+        import lz4.frame
+
+        return lz4.frame.open(packed, "rb")
+    except ImportError as error:
+        raise StorageError(
+            "the library for this compression is not installed",
+            path=path,
+            hint="pip install 'energon-toolkit[decompress]'",
+        ) from error

@@ -77,7 +77,7 @@ def decompress_shards(
     names = find_compressed(storage, exclude=exclude)
     _check_names(storage, names)
     for name in names:
-        checked_stream(name)
+        _checked_stream(name)
     if dry_run or not names:
         return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
     with storage.lock(LOCK):
@@ -191,7 +191,7 @@ class _Decompression:
         Raises:
             FormatError: The data are truncated or damaged.
         """
-        with closing(decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
+        with closing(_decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
             while True:
                 try:
                     chunk = next(chunks)
@@ -223,7 +223,7 @@ _NewStream = Callable[[], Any]
 """Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it."""
 
 
-def decompressed(
+def _decompressed(
     file: ReadableFile, new_stream: _NewStream, advance: Callable[[int], None]
 ) -> Generator[bytes, None, None]:
     """Yield the decompressed data of a file, of all its streams."""
@@ -268,7 +268,7 @@ _NEW_STREAM: Mapping[str, _NewStream] = {
 }
 
 
-def checked_stream(name: str) -> _NewStream:
+def _checked_stream(name: str) -> _NewStream:
     """Return the maker of streams for a shard.
 
     Raises:

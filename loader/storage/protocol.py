@@ -28,6 +28,9 @@ _HINTS = {
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
 
+FAULTS_OF_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Numbers of errors that say nothing about a file."""
+
 _TIME_UNITS_NS = (10**9, 10**6, 10**3)
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError, StorageError
-from ...storage import ClosesOnExit, Storage, map_file
+from ...storage import ClosesOnExit, Storage, map_file, raise_storage_error
+from ...storage.protocol import FAULTS_OF_PROCESS
 from ..nv_meta import outdated
 
 # As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
@@ -113,6 +114,7 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
 
     Raises:
         FormatError: The file is missing, is shorter or longer than its header says, or has another type.
+        StorageError: This process may not open or map further files.
     """
     try:
         path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
@@ -127,6 +129,8 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
         column.flags.writeable = False
         return column
     except (StorageError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in FAULTS_OF_PROCESS:
+            raise_storage_error("map this column", storage.path(name), error)
         cause = error.message if isinstance(error, StorageError) else error
         raise _unusable(storage, name, f"cannot map this column: {cause}") from error
 

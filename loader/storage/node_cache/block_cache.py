@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import struct
@@ -15,6 +14,7 @@ from contextlib import closing
 from typing import NamedTuple
 
 from ...escaped_log import get_logger
+from ..protocol import FAULTS_OF_PROCESS
 from .private_folder import NewFile, PrivateFolder
 from .range_locks import RangeLocks
 from .space import Space
@@ -28,8 +28,6 @@ _TOUCHED_EVERY_S = 60.0
 _USED_UP = 0.9  # share of a block's bytes, the rest of which are headers
 _SPARSE_SHARE = 1 / 8  # of a block, which sparse reads fetch around the cache before all of it
 _MAX_NOTED = 1 << 17  # blocks
-
-_OF_PROCESS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors that say nothing about a file
 
 _log = get_logger(__name__)
 
@@ -138,7 +136,7 @@ class BlockCache:
             finally:
                 os.close(fd)
         except (OSError, BrokenBlock) as error:
-            if isinstance(error, OSError) and error.errno in _OF_PROCESS:
+            if isinstance(error, OSError) and error.errno in FAULTS_OF_PROCESS:
                 self._pause(error.strerror or str(error))
                 return None
             self._warn("a block in the cache %s is damaged, and is fetched again: %s", self._folder.path, error)

@@ -125,3 +125,15 @@ def test_a_flag_that_no_command_has_is_found() -> None:
     assert list(unknown_words(["energon", "info", "/d", "--json", "--help"], group)) == []
     assert list(unknown_words(["energon", "info", "--jason"], group)) == ["energon info --jason"]
     assert list(unknown_words(["energon", "inform"], group)) == ["energon inform"]
+
+
+def test_contributors_see_every_folder_of_the_library() -> None:
+    rows = re.findall(
+        r"^\| `(loader/\w+)/` \|[^|]*\|(.*)\|$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.MULTILINE
+    )
+    listed = {folder: set(re.findall(r"`(\w+)`", packages)) for folder, packages in rows}
+    packages = {
+        folder: {package.parent.name for package in (ROOT / folder).glob("*/__init__.py")}
+        for folder in (f"loader/{path.parent.name}" for path in (ROOT / "loader").glob("*/__init__.py"))
+    }
+    assert {**packages, "loader/compat": {"megatron_energon"}} == listed

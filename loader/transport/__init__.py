@@ -1,8 +1,8 @@
 """Send micro-batches between processes through shared memory.
 
 ``batch_memory`` makes the tensors of a batch in the worker, ``message`` packs bundles of messages for the rank, which
-unpacks each message when it is used, and ``segments`` is the shared memory in between. All three avoid new memory: the
-system clears and maps each page when it is first written, which costs more than the write.
+unpacks each message when it is used, in shared memory that is reused. Both avoid new memory: the system clears and maps
+each page when it is first written, which costs more than the write.
 
 Invariants:
 

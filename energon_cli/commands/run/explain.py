@@ -139,4 +139,4 @@ def _show_stretches(facts: RunFacts, console: Any) -> None:
         first, end = (f"{step:,.10g}" for step in stretch.steps)
         changed = zip(stretch.shares_asked, shares, strict=True)
         rows.append((f"{first} – {end}", *(f"{format_percent(asked)} → {got}" for asked, got in changed)))
-    print_table(console, ("steps", *(f">{escape_controls(one.path)}" for one in facts.sources)), rows)
+    print_table(console, (">steps", *(f">{escape_controls(one.path)}" for one in facts.sources)), rows)

@@ -18,8 +18,7 @@ from ..sample_dataclass import (
     with_field_names,
 )
 from ..source_info import SourceInfo
-from .collate import batch_columns, no_samples
-from .pad import key_of
+from .collate import batch_columns, key_of, no_samples
 
 
 @edataclass

@@ -11,8 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import ConfigError
-from .collate import join_sources, no_samples
-from .pad import MismatchError, kind_of, pad_concat, pad_stack
+from .collate import MismatchError, join_sources, kind_of, no_samples, pad_concat, pad_stack
 
 
 def concat_pad(batch: Sequence[Tensor]) -> Tensor:

@@ -17,7 +17,7 @@ from ...escaped_log import get_logger
 from ...lazy_torch import torch
 from ..decoding.encoded_image import EncodedImage
 from ..nested_values import PLAIN, field_names, map_values
-from .pad import pad_stack
+from .collate import pad_stack
 
 
 @dataclass(frozen=True, slots=True)

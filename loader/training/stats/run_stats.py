@@ -16,7 +16,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
-from ...transport.segments import mapped_bytes
+from ...transport.message import mapped_bytes
 from .headroom import HeadroomTrial
 from .meter import RankMeter
 from .options import StatsOptions, checked_stats

@@ -35,8 +35,7 @@ from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
-from ...transport.message import BundlePacker, PackedBundle, unpack_bundle
-from ...transport.segments import SegmentFlags, SegmentPool
+from ...transport.message import BundlePacker, PackedBundle, SegmentFlags, SegmentPool, unpack_bundle
 from ..stats.meter import RankMeter
 from ..stats.sources import reader_numbers
 from .running_lane import LaneHost, Message

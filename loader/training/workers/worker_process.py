@@ -28,7 +28,7 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from ...transport.segments import SegmentFlags, forget_segments, has_segments
+from ...transport.message import SegmentFlags, forget_segments, has_segments
 
 _POLL_MS = 250  # between two checks for a loader that is closed, or a rank that was killed
 _JOIN_S = 5.0  # in which workers that are closed may finish what they do

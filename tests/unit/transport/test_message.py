@@ -20,8 +20,7 @@ import torch.multiprocessing
 from loader.samples.source_info import SourceInfo
 from loader.samples.types import CrudeSample
 from loader.storage.epath import EPath
-from loader.transport.message import BundlePacker, PackedBundle, unpack_bundle
-from loader.transport.segments import SegmentFlags, SegmentPool
+from loader.transport.message import BundlePacker, PackedBundle, SegmentFlags, SegmentPool, unpack_bundle
 
 MANY = 5000  # elements, more than travel in the pickle
 

@@ -21,7 +21,7 @@ from loader.samples import (
     concat_pad,
     generic_batch,
 )
-from loader.samples.batching.pad import SMALL
+from loader.samples.batching.collate import SMALL
 from loader.transport.batch_memory import MIN_BYTES, ReusedMemory, new_array, place, set_batch_memory
 
 LARGE = 420

@@ -16,6 +16,7 @@ from PIL import Image
 
 from loader import CaptioningSample, ConfigError, SampleError, TaskEncoder, WorkerConfig, get_loader, get_train_dataset
 from loader.samples.batching import device_copy
+from loader.samples.batching.collate import pad_stack
 from loader.samples.batching.device_copy import (
     DeviceCopies,
     NvImageCodecDecoder,
@@ -23,7 +24,6 @@ from loader.samples.batching.device_copy import (
     decode_images,
     jpeg_decoder,
 )
-from loader.samples.batching.pad import pad_stack
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.samples.decoding.encoded_image import EncodedImage
 from tests.e2e.dataset_tree import prepare, write_shard

@@ -19,7 +19,7 @@ from torch.utils.data._utils import worker as torch_worker
 from loader import MapDataset, WorkerConfig, get_loader
 from loader.testing.stage import Values
 from loader.training.loaders.data_loader import SavableDataLoader
-from loader.transport import segments
+from loader.transport import message
 
 START_METHODS = ["fork", pytest.param("spawn", marks=pytest.mark.slow)]
 
@@ -40,7 +40,7 @@ def fill_tensor_and_array(value: Any) -> Any:
 def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Hide a call or folder that only Linux has."""
     if request.param == "/proc":
-        monkeypatch.setattr(segments, "_PROCESSES", tmp_path)
+        monkeypatch.setattr(message, "_PROCESSES", tmp_path)
     else:
         monkeypatch.delattr(os, "memfd_create")
 
@@ -48,10 +48,10 @@ def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
 @pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize("method", START_METHODS)
 def test_batches_arrive_without_linux_only_calls(method: str) -> None:
-    assert not segments.has_segments()
-    before = dict(segments._attached)
+    assert not message.has_segments()
+    before = dict(message._attached)
     batches = list(loader_of(fill_tensor_and_array, count=60, workers=2, method=method))
-    assert segments._attached == before
+    assert message._attached == before
     assert [batch["number"] for batch in batches] == list(range(60))
     for batch in batches:
         assert torch.equal(batch["tensor"], torch.full((20, 500), float(batch["number"])))
@@ -62,7 +62,7 @@ def test_batches_arrive_without_linux_only_calls(method: str) -> None:
 
 
 def test_segments_are_used_on_linux() -> None:
-    assert segments.has_segments() == Path("/proc/self/fd").is_dir()
+    assert message.has_segments() == Path("/proc/self/fd").is_dir()
 
 
 # --------------------------------------------------------------------------------- a batch that does not pickle

@@ -332,7 +332,7 @@ def _zip(head: bytes) -> Kind:
 
 
 def _frames(head: bytes) -> Kind | None:
-    """Return the kind of a file whose first bytes are few, or those of texts, too."""
+    """Return the kind of a file by its first bytes, also if they are few or text."""
     if head[:2] == b"BM":
         # Texts begin with "BM", too.
         is_header = int.from_bytes(head[14:18], "little") in _BMP_HEADER_SIZES

@@ -200,7 +200,7 @@ def show_samples(samples: Sequence[tuple[str, str]]) -> None:
             show_note("Ctrl-C ends")
             server.wait()
         except KeyboardInterrupt:
-            pass
+            pass  # how a user ends the server, as the note says
         finally:
             server.terminate()
 

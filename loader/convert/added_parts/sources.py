@@ -152,7 +152,7 @@ class KeyedTable(Source):
 
 
 def _part_name(column: str) -> str:
-    """Return the name of a part from that of a column.
+    """Return the name of the part that a column becomes.
 
     >>> _part_name("Long Caption/en")
     'long_caption_en'
@@ -229,7 +229,7 @@ class MatchCount:
 
 
 def count_matches(source: MatchedSource, folder: Dataset, *, scratch: str) -> MatchCount:
-    """Compare the keys of a source with those of a dataset.
+    """Compare the keys of a source with the keys of a dataset.
 
     Args:
         source: The source.

@@ -251,7 +251,7 @@ class Grouping:
         return self.by != "folder" or bool(folder)
 
     def without_role(self, folder: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the path of a folder without that of its role."""
+        """Return the path of a folder without the folder that names its role."""
         is_parallel = self.by == "parallel"
         return (*folder[: self.depth], *folder[self.depth + 1 :]) if is_parallel else folder
 

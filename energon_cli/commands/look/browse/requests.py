@@ -33,7 +33,7 @@ def integer(request: Request, name: str, default: int) -> int:
 
 
 def etag(dataset: BrowsedDataset, number: int, part: str, pixels: int) -> str:
-    """Return a name of a part's bytes, or of those of its thumbnail."""
+    """Return a name of the bytes of a part, or of the bytes of its thumbnail."""
     place = (dataset.version, number, part, pixels)
     return f'"{hashlib.sha256(repr(place).encode()).hexdigest()[:32]}"'
 

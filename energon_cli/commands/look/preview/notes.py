@@ -33,7 +33,7 @@ class Notes:
             keys[sample.key] = None
 
     def lines(self) -> list[str]:
-        """Return the lines for ``split.yaml``, those of each dataset after a comment that names it."""
+        """Return the lines for ``split.yaml``; a comment before the lines of each dataset names it."""
         lines = []
         for origin, keys in self._keys.items():
             if keys:

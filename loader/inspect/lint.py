@@ -192,8 +192,9 @@ def _make_check(
     config: DatasetConfig | None, folder: str, *, trust_code: bool, max_json_bytes: int | None
 ) -> SampleCheck:
     from ..samples.building.check import DecodeCheck
+    from ..samples.building.dataset_code import DatasetCode
 
-    return DecodeCheck(config, EPath(folder), trust_code, max_json_bytes=max_json_bytes)
+    return DecodeCheck(config, DatasetCode(EPath(folder), trust_code), max_json_bytes=max_json_bytes)
 
 
 def exclude_broken_samples(dataset: Dataset, findings: Iterable[Finding], *, checked: int | None = None) -> int:

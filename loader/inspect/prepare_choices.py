@@ -340,6 +340,7 @@ def _shares_of_shards(folder: ShardFolder, request: SplitRequest) -> str:
 
 def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: bool = False) -> SampleView:
     """Build the first sample as chosen and describe it; ``fault`` holds why it cannot be built."""
+    from ..samples.building.dataset_code import DatasetCode
     from ..samples.building.sample_builder import SampleBuilder
 
     first = folder.contents
@@ -349,9 +350,8 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
         config = dataset_config_of(choice)
         builder = SampleBuilder(
             config,
-            meta_folder=folder.storage.path(FOLDER),
+            DatasetCode(folder.storage.path(FOLDER), trust_code),
             decoder=None if first.holds_values else view_decoder(config),
-            trust_code=trust_code,
         )
         sample = builder.build(first.parts, key=first.key)  # a field map decodes only the parts it needs
         faults = field_map_warnings(choice, folder, trust_code=trust_code)

@@ -108,15 +108,15 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
         return None
     if request.on_decode is not None:
         request.on_decode()
+    from ..samples.building.dataset_code import DatasetCode
     from ..samples.building.sample_builder import SampleBuilder
 
     try:
         builder = SampleBuilder(
             config,
-            meta_folder=EPath(dataset.storage.path(FOLDER)),
+            DatasetCode(EPath(dataset.storage.path(FOLDER)), request.ref.trust_code),
             dataset_path=EPath(dataset.storage.path("")),
             decoder=None if dataset.traits.holds_values else view_decoder(config),
-            trust_code=request.ref.trust_code,
         )
     except TrustError as error:
         refused = error

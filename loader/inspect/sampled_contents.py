@@ -312,6 +312,7 @@ def _faults(
 ) -> Iterator[tuple[str, str]]:
     """Yield the fields that a sample cannot fill; each is checked separately, to report all of them."""
     from ..samples.building.check import DecodeCheck
+    from ..samples.building.dataset_code import DatasetCode
 
     for name, expression in expressions.items():
         checked = {name: expression}
@@ -323,7 +324,7 @@ def _faults(
         unread = (frozenset() if trust_code else PICKLE) | (frozenset() if field_map.looks_inside(TORCH) else TORCH)
         if any(part_extension(part) in unread for part in needed):
             continue  # pickles may run code, and importing torch takes longer than all the rest
-        check = DecodeCheck(config, EPath(folder.storage.path(FOLDER)), trust_code)
+        check = DecodeCheck(config, DatasetCode(EPath(folder.storage.path(FOLDER)), trust_code))
         faults = check.check_values(key, needed) if folder.contents.holds_values else check(key, needed)
         for part, fault in faults:
             if name == "turns" and fault.startswith(_MEDIA_FAULTS):

@@ -48,7 +48,7 @@ class LintPlan:
         workers: Number of worker processes.
         split_parts: Split parts to check; None checks all shards.
         max_findings: Number of findings to stop at; None finds all.
-        make_sample_check: Function ``(config, meta_folder)`` that makes the check of samples for level ``decode``,
+        make_sample_check: Function ``(config, folder)`` that makes the check of samples for level ``decode``,
             which requires it; the other levels do not call it. It is called once, and its result must be picklable.
 
     Raises:

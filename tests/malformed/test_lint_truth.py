@@ -34,6 +34,7 @@ from loader.lint import metadata as lint_metadata, samples as lint_samples, task
 from loader.lint.report import CODES, Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from loader.lint.run import lint_dataset
 from loader.samples.building.check import DecodeCheck
+from loader.samples.building.dataset_code import DatasetCode
 from loader.storage import FileInfo, LocalStorage, ReadableFile
 from tests.e2e.dataset_tree import (
     caption_samples,
@@ -62,7 +63,7 @@ Samples: TypeAlias = dict[str, dict[str, bytes]]
 
 
 def make_check(config: DatasetConfig | None, meta_folder: str, trust_code: bool = False) -> DecodeCheck:
-    return DecodeCheck(config, Path(meta_folder), trust_code=trust_code)
+    return DecodeCheck(config, DatasetCode(Path(meta_folder), trust_code=trust_code))
 
 
 def lint(

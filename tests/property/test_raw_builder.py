@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from loader import SampleDecoder
 from loader.errors import EnergonError
+from loader.samples.building.dataset_code import DatasetCode
 from loader.samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from tests.elastic_runs import fingerprint
 
@@ -39,7 +40,7 @@ def outcome(build: Callable[[], Any]) -> tuple[Any, ...]:
 def test_both_paths_build_the_same_sample_or_raise_the_same_error(
     parts: dict[str, bytes], decoder: SampleDecoder | None, labels: dict[str, int], own: dict[str, int]
 ) -> None:
-    builder = SampleBuilder(None, meta_folder=Path(), decoder=decoder)
+    builder = SampleBuilder(None, DatasetCode(Path(), trust_code=False), decoder=decoder)
     builder.subflavors = own
     assert builder._is_plain
     (name, content), *others = parts.items() or [(None, parts)]

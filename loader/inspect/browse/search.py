@@ -40,6 +40,7 @@ from ...lint.report import Finding
 from ...lint.samples import SampleLint
 from ...lint.shard import check_parts, required_parts
 from ...samples.building.check import DecodeCheck
+from ...samples.building.dataset_code import DatasetCode
 from ...storage import EPath
 from ..stats import Distribution, StatsRequest, collect_stats, compute_values, estimate_values, value_names
 from .dataset import BrowsedDataset, DatasetAddress, media_type
@@ -254,7 +255,7 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     config = _readable_config(folder)
     limit = CHECKED_JSON_BYTES
     check = DecodeCheck(
-        config, EPath(folder.documents.folder), trust_code=False, decode_media=False, max_json_bytes=limit
+        config, DatasetCode(EPath(folder.documents.folder), trust_code=False), decode_media=False, max_json_bytes=limit
     )
     if isinstance(folder.index, RecordIndex):
         return list(_record_findings(folder.index, check, numbers))

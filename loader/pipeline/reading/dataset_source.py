@@ -23,6 +23,7 @@ from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations
 from ...format.nv_meta import FOLDER
 from ...format.records.folder_index import RecordIndex
+from ...samples.building.dataset_code import DatasetCode
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
@@ -89,10 +90,9 @@ class DatasetSource(Source):
         of_dataset = config.key_format if config is not None else None
         builder = SampleBuilder(
             described if described is not None else config,
-            meta_folder=folder.documents.folder,
+            DatasetCode(folder.documents.folder, request.trust_code),
             dataset_path=folder.storage.path(""),
             decoder=None if traits.holds_values else self.decoder,
-            trust_code=request.trust_code,
             key_format=resolve_key_format(request.key_format, of_dataset),
             sample_type=None if traits.is_file else request.sample_type,
             options=None if traits.is_file else request.options,

@@ -6,11 +6,11 @@ torch is imported only for datasets with tensors or arrays, and to build samples
 from __future__ import annotations
 
 import io
-import os
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from ...lint.report import PictureCounts
 from ..decoding.image_decode import IMAGE_FORMS, convert_image, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted
+from .dataset_code import DatasetCode
 
 _JPEG = b"\xff\xd8\xff"
 _MAX_FRAME_PIXELS = 1 << 27  # of the frames of a picture that are decoded: half a second, and four copies in memory
@@ -48,13 +49,12 @@ class DecodeCheck:
 
     Args:
         config: The content of ``dataset.yaml``; None checks only that the parts decode.
-        meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
-        trust_code: Allow code and pickles of the dataset to run; otherwise they are not checked.
+        code: The dataset's files of code; those and pickles are not checked if they may not run.
         decode_media: Decode sound and video to their ends, which may take minutes for each.
         max_json_bytes: Larger JSON parts are not checked; None checks all.
 
-    >>> from loader.storage import EPath
-    >>> check = DecodeCheck(None, EPath("dataset/.nv-meta"), trust_code=False)
+    >>> from loader.samples.building.dataset_code import DatasetCode
+    >>> check = DecodeCheck(None, DatasetCode("dataset/.nv-meta", trust_code=False))
     >>> check("0001", {"txt": b"a cat", "json": b"{"})
     [('json', "part 'json' does not decode as json: Expecting property name enclosed in double quotes: ...")]
     """
@@ -62,8 +62,7 @@ class DecodeCheck:
     def __init__(
         self,
         config: DatasetConfig | None,
-        meta_folder: os.PathLike[str],
-        trust_code: bool,
+        code: DatasetCode,
         *,
         decode_media: bool = True,
         max_json_bytes: int | None = None,
@@ -71,8 +70,7 @@ class DecodeCheck:
         self._config = config
         self._decode_media = decode_media
         self.max_json_bytes = max_json_bytes
-        self._meta_folder = meta_folder
-        self._trusted = is_trusted(trust_code)
+        self._code = replace(code, trust_code=is_trusted(code.trust_code))
         self._pictures: PictureCounts = Counter()
 
     def take_pictures(self) -> PictureCounts:
@@ -84,7 +82,7 @@ class DecodeCheck:
     def unchecked(self) -> str | None:
         """The part of the check that is not done, and the reason; None if everything is checked."""
         config = self._config
-        if config is None or config.crude or self._trusted:
+        if config is None or config.crude or self._code.trust_code:
             return None
         if config.sample_loader is not None:
             return f"samples were not built: {config.sample_loader} is code, which runs only with --trust-code"
@@ -142,7 +140,7 @@ class DecodeCheck:
         if not data and kind != "text":
             raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
         if kind == "image" and not is_compressed(name):
-            fault = check_image_bytes(data, name, trust_code=self._trusted)
+            fault = check_image_bytes(data, name, trust_code=self._code.trust_code)
             if fault is not None:
                 raise SampleError(fault, part=name)
             with suppress(Exception):  # of any type: that it decodes was checked, and some damage is tolerated
@@ -157,9 +155,9 @@ class DecodeCheck:
             if fault is not None:
                 raise SampleError(f"part {name!r} is damaged audio or video: {fault}", part=name)
             return data
-        if kind == "pickle" and not self._trusted:
+        if kind == "pickle" and not self._code.trust_code:
             return data
-        return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trust_code=self._trusted)
+        return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trust_code=self._code.trust_code)
 
     def _check_sample(
         self, key: str, parts: Mapping[str, Any], values: dict[str, Any], *, decodes: bool = True
@@ -217,7 +215,7 @@ class DecodeCheck:
     def _make_builder(self, decoder: Any) -> Any:
         from .sample_builder import SampleBuilder  # imports torch
 
-        return SampleBuilder(self._config, meta_folder=self._meta_folder, decoder=decoder, trust_code=self._trusted)
+        return SampleBuilder(self._config, self._code, decoder=decoder)
 
 
 def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) -> str | None:

@@ -154,9 +154,7 @@ class DescribedDataset(Generic[T_co]):
             TrustError: Code of the dataset is named, and the caller does not trust the dataset.
             ConfigError: A file or function that is named does not exist, or there is no sample class.
         """
-        return SampleBuilder(
-            self.recipe, meta_folder=self.meta_folder, decoder=self._decoder, trust_code=self.trust_code
-        )
+        return SampleBuilder(self.recipe, DatasetCode(self.meta_folder, self.trust_code), decoder=self._decoder)
 
     @property
     def _decoder(self) -> AnyDecoder | None:

@@ -68,9 +68,8 @@ class SampleBuilder:
 
     Args:
         config: The content of ``dataset.yaml``, a :class:`.DescribedDataset`, or a recipe; None builds crude samples.
-        meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
+        code: The dataset's files of code, and if they and its pickles may run.
         decoder: Decodes the parts; None keeps them as bytes.
-        trust_code: Allow code and pickles of the dataset to run.
         key_format: Form of the samples' ``__key__``.
         sample_type: Class of the samples of a dataset without a description.
         options: The caller's arguments for what the config leaves open.
@@ -84,16 +83,14 @@ class SampleBuilder:
     def __init__(
         self,
         config: DatasetConfig | SampleRecipe | Any,
+        code: DatasetCode,
         *,
-        meta_folder: str | os.PathLike[str],
         decoder: AnyDecoder | None,
-        trust_code: bool = False,
         key_format: KeyFormat = "shard/key",
         sample_type: type[Any] | None = None,
         options: Mapping[str, Any] | None = None,
         dataset_path: str | os.PathLike[str] | None = None,
     ) -> None:
-        code = DatasetCode(meta_folder, trust_code)
         # A dataset class that the user wrote builds the samples; otherwise, a recipe says how.
         self._dataset: Any = None  # a DescribedDataset
         if isinstance(config, DatasetConfig) and config.dataset_class and not is_own_module(config.dataset_module):
@@ -112,7 +109,7 @@ class SampleBuilder:
         # What every sample needs is looked up once.
         self._decode_sample = whole_sample_decoder(decoder)
         self._decoder: Any = None if self._decode_sample is not None else decoder
-        self._trust_code = trust_code
+        self._trust_code = code.trust_code
         self.subflavors = dict(recipe.subflavors)
         """Labels of all samples."""
         self._field_map = recipe.field_map

@@ -19,6 +19,7 @@ from loader.format.prepare.run import run_prepare
 from loader.lint.report import LintPlan
 from loader.lint.run import lint_dataset
 from loader.samples.building.check import DecodeCheck
+from loader.samples.building.dataset_code import DatasetCode
 from tests.tables import CRUDE_YAML, prepare_parts, row, write_lines, write_rows
 
 FORMATS = ("jsonl", "parquet")
@@ -38,7 +39,7 @@ def prepared(folder: Path, kind: str) -> Path:
 
 def lint(folder: Path, **options: Any) -> list[tuple[str, str | None, str | None]]:
     def check(config: Any, meta: str) -> DecodeCheck:
-        return DecodeCheck(config, Path(meta), False)
+        return DecodeCheck(config, DatasetCode(Path(meta), False))
 
     report = lint_dataset(LintPlan(ref=DatasetRef(str(folder)), make_sample_check=check, **options))
     return [(finding.code, finding.shard, finding.key) for finding in report.findings]

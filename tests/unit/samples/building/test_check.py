@@ -20,6 +20,7 @@ from loader.format.documents.dataset_config import DatasetConfig, parse_dataset_
 from loader.format.documents.sample_types import FieldKind
 from loader.samples import DecodeCheck, check_image_bytes
 from loader.samples.building.check import CHECKED_IMAGE, kind_fault
+from loader.samples.building.dataset_code import DatasetCode
 from tests.source_tree import ROOT
 from tests.unit.samples.image_corpus import corpus, encode, pattern
 
@@ -36,7 +37,7 @@ def check(
     parts: dict[str, bytes], text: str | None = None, *, trust_code: bool = False, folder: Path = Path("x")
 ) -> Faults:
     config = None if text is None else parse_dataset_config(text, file="dataset.yaml")
-    return DecodeCheck(config, folder, trust_code)("0001", parts)
+    return DecodeCheck(config, DatasetCode(folder, trust_code))("0001", parts)
 
 
 # ------------------------------------------------------------------------------------------------------- images
@@ -294,27 +295,27 @@ def config_of(text: str) -> DatasetConfig:
 
 
 def test_unchecked_parts_are_reported(tmp_path: Path) -> None:
-    unchecked = DecodeCheck(config_of(LOADER), tmp_path, trust_code=False).unchecked
+    unchecked = DecodeCheck(config_of(LOADER), DatasetCode(tmp_path, trust_code=False)).unchecked
     assert unchecked is not None
     assert "sample_loader.py:load is code, which runs only with --trust-code" in unchecked
     foreign = config_of("sample_type: {__module__: far, __class__: Far}\nfield_map: {a: txt}")
-    unchecked = DecodeCheck(foreign, tmp_path, trust_code=False).unchecked
+    unchecked = DecodeCheck(foreign, DatasetCode(tmp_path, trust_code=False)).unchecked
     assert unchecked is not None
     assert "far.Far is imported only with --trust-code" in unchecked
     foreign = config_of("__module__: far\n__class__: FarDataset\n")
-    unchecked = DecodeCheck(foreign, tmp_path, trust_code=False).unchecked
+    unchecked = DecodeCheck(foreign, DatasetCode(tmp_path, trust_code=False)).unchecked
     assert unchecked is not None
     assert "far.FarDataset is imported only with --trust-code" in unchecked
     assert check({"txt": b"x"}, "sample_type: {__module__: far, __class__: Far}\nfield_map: {a: txt}") == []
-    assert DecodeCheck(config_of(LOADER), tmp_path, trust_code=True).unchecked is None
-    assert DecodeCheck(config_of(CAPTIONING), tmp_path, trust_code=False).unchecked is None
-    assert DecodeCheck(None, tmp_path, trust_code=False).unchecked is None
+    assert DecodeCheck(config_of(LOADER), DatasetCode(tmp_path, trust_code=True)).unchecked is None
+    assert DecodeCheck(config_of(CAPTIONING), DatasetCode(tmp_path, trust_code=False)).unchecked is None
+    assert DecodeCheck(None, DatasetCode(tmp_path, trust_code=False)).unchecked is None
 
 
 def test_a_check_pickles(tmp_path: Path) -> None:
     (tmp_path / "sample_loader.py").write_text(CODE)
     for text in (None, CAPTIONING, LOADER):
-        original = DecodeCheck(None if text is None else config_of(text), tmp_path, trust_code=True)
+        original = DecodeCheck(None if text is None else config_of(text), DatasetCode(tmp_path, trust_code=True))
         parts = {"txt": b"cat", "jpg": JPEG}
         assert original("0", parts) == []
         assert pickle.loads(pickle.dumps(original))("0", parts) == []
@@ -328,9 +329,11 @@ import sys
 from pathlib import Path
 from loader.format.documents.dataset_config import parse_dataset_config
 from loader.samples import DecodeCheck
+from loader.samples.building.dataset_code import DatasetCode
 config = parse_dataset_config({CAPTIONING!r}, file="dataset.yaml")
 pictures = {{"jpg": Path("a.jpg").read_bytes(), "png": Path("a.png").read_bytes()}}
-print(DecodeCheck(config, Path("."), False)("0", {{**pictures, "txt": b"cat", "json": b"{{}}", "cls": b"1"}}))
+sample = {{**pictures, "txt": b"cat", "json": b"{{}}", "cls": b"1"}}
+print(DecodeCheck(config, DatasetCode(Path("."), False))("0", sample))
 print([name for name in ("torch", "webdataset") if name in sys.modules])
 """
     done = subprocess.run(

@@ -15,6 +15,7 @@ from loader.format.documents.dataset_config import parse_dataset_config
 from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.format.prepare.dataset_yaml import DatasetYaml, dataset_config_of
 from loader.samples import DecodeCheck, SampleBuilder, generic_batch
+from loader.samples.building.dataset_code import DatasetCode
 from tests.unit.samples.image_corpus import encode, pattern
 
 JPEG = encode(Image.fromarray(pattern(8, 8)), "JPEG")
@@ -27,7 +28,7 @@ CONFIG = parse_dataset_config(YAML, file="dataset.yaml")
 
 
 def build(parts: dict[str, bytes]) -> Any:
-    builder = SampleBuilder(CONFIG, meta_folder=Path(), decoder=SampleDecoder())
+    builder = SampleBuilder(CONFIG, DatasetCode(Path(), trust_code=False), decoder=SampleDecoder())
     return builder.build(parts, key="s.tar/0")
 
 
@@ -67,12 +68,12 @@ def test_building_and_lint_find_the_same_faults(parts: dict[str, bytes], message
     with pytest.raises(SampleError) as caught:
         build(parts)
     assert message in caught.value.message
-    ((_, fault),) = DecodeCheck(CONFIG, Path(), trust_code=False)("0", parts)
+    ((_, fault),) = DecodeCheck(CONFIG, DatasetCode(Path(), trust_code=False))("0", parts)
     assert message in fault
 
 
 def test_lint_finds_no_fault_in_good_samples() -> None:
-    assert DecodeCheck(CONFIG, Path(), trust_code=False)("0", parts_of()) == []
+    assert DecodeCheck(CONFIG, DatasetCode(Path(), trust_code=False))("0", parts_of()) == []
 
 
 def test_megatron_energon_has_no_such_type() -> None:

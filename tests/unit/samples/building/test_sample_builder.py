@@ -19,6 +19,7 @@ from PIL import Image
 from loader.errors import ConfigError, SampleError, SkipSample, TrustError
 from loader.format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from loader.samples import CaptioningSample, CrudeSample, Sample, SampleBuilder, SampleDecoder, SourceInfo, TextSample
+from loader.samples.building.dataset_code import DatasetCode
 from loader.samples.sample_dataclass import edataclass
 from tests.unit.samples.image_corpus import encode, pattern
 
@@ -103,8 +104,9 @@ def config_of(text: str) -> DatasetConfig:
 
 
 def builder_of(text: str | None, meta_folder: Path = Path("none"), **options: Any) -> SampleBuilder:
-    given: dict[str, Any] = {"decoder": SampleDecoder(image_decode="rgb8"), "trust_code": False} | options
-    return SampleBuilder(None if text is None else config_of(text), meta_folder=meta_folder, **given)
+    given: dict[str, Any] = {"decoder": SampleDecoder(image_decode="rgb8")} | options
+    code = DatasetCode(meta_folder, given.pop("trust_code", False))
+    return SampleBuilder(None if text is None else config_of(text), code, **given)
 
 
 def test_a_field_map_fills_the_sample() -> None:

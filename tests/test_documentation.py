@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import click
 from tests.findings_page import PAGE, findings_page
 from tests.source_tree import ROOT
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").glob("*.md")])
 
 
 def command_lines(text: str) -> Iterator[list[str]]:
@@ -68,14 +70,25 @@ def test_every_command_line_in_the_documentation_is_understood() -> None:
 
 def dead_links(page: Path, text: str) -> Iterator[str]:
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    is_fragment = page.parent.name == "changes" and page.name != "README.md"  # its lines move to CHANGELOG.md
     for link in re.findall(r"\]\(([^)\s]+)\)", prose):
         path = link.partition("#")[0]
-        if "://" not in link and path and not (page.parent / path).exists():
+        if "://" not in link and path and not ((ROOT if is_fragment else page.parent) / path).exists():
             yield link
 
 
 def test_every_link_in_the_documentation_leads_somewhere() -> None:
     assert not offenders(dead_links)
+
+
+def test_a_release_takes_every_line_of_the_fragments_of_the_changelog() -> None:
+    draft = subprocess.run(
+        [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "next"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    fragments = [path for path in (ROOT / "changes").glob("*.md") if path.name != "README.md"]
+    lines = {line for path in fragments for line in path.read_text(encoding="utf-8").splitlines()}
+    assert lines <= set(draft.splitlines())
 
 
 def unknown_targets(page: Path, text: str) -> Iterator[str]:

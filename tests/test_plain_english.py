@@ -65,7 +65,7 @@ def python_files() -> Iterator[Path]:
 
 
 def pages() -> Iterator[Path]:
-    yield from sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+    yield from sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").glob("*.md")])
 
 
 def refused_openings(text: str) -> Iterator[str]:

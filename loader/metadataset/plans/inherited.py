@@ -40,6 +40,8 @@ class InheritedSettings:
     def within(self, spec: ReferenceSpec | JoinSpec) -> InheritedSettings:
         """Add the settings of a reference or join."""
         outer = self.request
+        if spec.epochs_together == 1 and not (spec.split_part or spec.subflavors or spec.subset):
+            return self
         request = replace(
             outer,
             split_part=spec.split_part or outer.split_part,
@@ -94,14 +96,16 @@ class InheritedSettings:
             aux: Auxiliary stores, with absolute paths.
         """
         outer = self.request.ref
-        return replace(
-            self.request,
-            ref=replace(
+        if outer.split_config or outer.dataset_config or outer.trust_code != ref.trust_code:
+            ref = replace(
                 ref,
                 split_config=outer.split_config or ref.split_config,
                 dataset_config=outer.dataset_config or ref.dataset_config,
                 trust_code=outer.trust_code,
-            ),
+            )
+        return replace(
+            self.request,
+            ref=ref,
             filter=self.request.filter or reference.filter,
             aux=aux,
         )

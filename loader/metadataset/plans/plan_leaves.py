@@ -165,7 +165,8 @@ def _plan(request: LoadRequest, *, training: bool, check_paths: bool, check_urls
 def _resolved(ref: DatasetRef, file: str) -> DatasetRef:
     """Return a dataset that a document names, with absolute paths."""
     ref = ref.resolved(os.path.dirname(file))
-    return replace(ref, path=data_path(ref.path))
+    path = data_path(ref.path)
+    return ref if path == ref.path else replace(ref, path=path)
 
 
 def _node(kind: NodeKind, path: str, settings: InheritedSettings, **more: Any) -> PlanNode:

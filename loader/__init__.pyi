@@ -59,8 +59,11 @@ from .format.filters.build import (
     build_filter_index as build_filter_index,
     build_filter_index_from_shard_indexes as build_filter_index_from_shard_indexes,
 )
-from .integrations.energon_data_module import EnergonMultiModalDataModule as EnergonMultiModalDataModule
-from .integrations.energon_dataloader import EnergonDataloader as EnergonDataloader, cyclic_iter as cyclic_iter
+from .integrations.energon_data_module import (
+    EnergonDataloader as EnergonDataloader,
+    EnergonMultiModalDataModule as EnergonMultiModalDataModule,
+    cyclic_iter as cyclic_iter,
+)
 from .integrations.megatron_data_module import MegatronDataModule as MegatronDataModule
 from .integrations.multi_epoch_dataset import (
     EpochIndex as EpochIndex,
@@ -74,7 +77,7 @@ from .metadataset.joins.prepare_metadataset import (
     prepare_metadataset as prepare_metadataset,
     prepare_recipe as prepare_recipe,
 )
-from .metadataset.plans.traverse import traverse_metadataset as traverse_metadataset
+from .metadataset.plans.plan_leaves import traverse_metadataset as traverse_metadataset
 from .notebook.opened_dataset import OpenedDataset as OpenedDataset, open_dataset as open_dataset
 from .order.index_permutation import (
     permute as permute,
@@ -168,8 +171,8 @@ from .training.datasets.get_datasets import (
 from .training.datasets.random_access import RandomAccessDataset as RandomAccessDataset, random_access as random_access
 from .training.loaders.data_loader import DataLoader as DataLoader, SavableDataLoader as SavableDataLoader
 from .training.loaders.get_loader import get_loader as get_loader, get_savable_loader as get_savable_loader
-from .training.stats.options import StatsOptions as StatsOptions
 from .training.stats.profile import LoaderProfile as LoaderProfile
+from .training.stats.report_files import StatsOptions as StatsOptions
 from .training.stats.snapshot import LoaderStats as LoaderStats
 from .training.workers.watchdog import WatchdogDataset as WatchdogDataset
 from .version import __version__ as __version__

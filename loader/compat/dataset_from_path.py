@@ -14,7 +14,7 @@ from ..format.documents.providers import is_metadataset
 from ..format.documents.subset import SubsetRange
 from ..metadataset.documents.parse import parse_metadataset
 from ..metadataset.joins.prepare_metadataset import prepare_metadataset
-from ..metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
+from ..metadataset.plans.plan_leaves import TraversedDatasetReference, traverse_metadataset
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ..storage import EPath, open_parent, read_document

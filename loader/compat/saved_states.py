@@ -1,18 +1,152 @@
 """The states that megatron-energon saves, and loaders with its default of forked workers."""
 
+# ruff: noqa: NPY002 - numpy's global generator is what user code draws from
+import hashlib
 import multiprocessing
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+import torch
+
+from ..errors import StateError
 from ..pipeline.contract.user_state import FlexState
+from ..pipeline.contract.worker_config import WorkerConfig
 from ..samples.sample_dataclass import ExtendableDataclassMixin
 from ..training.loaders.get_loader import get_loader as _get_loader, get_savable_loader as _get_savable_loader
-from .generators import SystemRngState
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class SystemRngState:
+    """States of the global generators of torch (CPU), numpy and Python.
+
+    Attributes:
+        torch: Result of ``torch.get_rng_state()``.
+        numpy: Result of ``numpy.random.get_state()``.
+        random: Result of ``random.getstate()``.
+    """
+
+    torch: Any
+    numpy: Any
+    random: Any
+
+
+SystemRngState.__module__ = "megatron.energon.rng"  # the name that pickles and lists of safe globals have
+
+
+class SystemRng:
+    """Functions that seed, save and restore the global generators of torch (CPU), numpy and Python."""
+
+    @staticmethod
+    def save_state() -> SystemRngState:
+        """Return the states of the three generators."""
+        return SystemRngState(torch=torch.get_rng_state(), numpy=np.random.get_state(), random=random.getstate())
+
+    @staticmethod
+    def restore_state(state: SystemRngState) -> None:
+        """Restore the generators to a saved state."""
+        torch.set_rng_state(state.torch)
+        np.random.set_state(state.numpy)
+        random.setstate(state.random)
+
+    @staticmethod
+    def seed(seed: int) -> None:
+        """Seed the three generators.
+
+        Args:
+            seed: Seed in ``[0, 2**32)``, the range of numpy.
+
+        Raises:
+            ValueError: The seed is out of range.
+        """
+        np.random.seed(seed)  # first, because it checks the range
+        torch.manual_seed(seed)
+        random.seed(seed)
+
+    @staticmethod
+    def get_seed_from_args(*args: Any) -> int:
+        """Return a seed in ``[0, 2**32)`` that depends on the texts of the arguments and on nothing else.
+
+        >>> SystemRng.get_seed_from_args(1, "a", None)
+        3107733978
+        """
+        text = "|".join(map(str, args))
+        return int.from_bytes(hashlib.sha1(text.encode(), usedforsecurity=False).digest()[:4], "big")
+
+    @staticmethod
+    def seed_args(*args: Any) -> None:
+        """Seed the three generators with :meth:`get_seed_from_args`."""
+        SystemRng.seed(SystemRng.get_seed_from_args(*args))
+
+
+class WorkerRng:
+    """A generator for one worker, which draws the same numbers in each run with the same ranks and workers.
+
+    Draws depend on the number of workers, and the state of this generator is not part of a loader's state. Hooks
+    should draw from the global generators instead, which are seeded for each micro-batch.
+
+    Args:
+        worker_config: Ranks and workers of the run; its ``worker_seed()`` seeds the generator on first use.
+    """
+
+    def __init__(self, worker_config: WorkerConfig) -> None:
+        self.worker_config = worker_config
+        self._rng: torch.Generator | None = None
+
+    @property
+    def rng(self) -> torch.Generator:
+        """The generator of torch."""
+        if self._rng is None:
+            self._rng = torch.Generator().manual_seed(self.worker_config.worker_seed())
+        return self._rng
+
+    def randbelow(self, n: int) -> int:
+        """Return an integer in ``[0, n)``."""
+        return int(torch.randint(0, n, (), generator=self.rng))
+
+    def choice_idx(self, probs: torch.Tensor) -> int:
+        """Return an index of ``probs``, drawn with these probabilities, which sum to 1."""
+        if len(probs) == 1:
+            return 0
+        number = int(torch.searchsorted(probs.cumsum(0), torch.rand(1, generator=self.rng)))
+        return min(number, len(probs) - 1)  # rounded probabilities may sum to less than 1
+
+    def choice(self, l: Sequence[T], probs: torch.Tensor | None = None) -> T:  # noqa: E741 - the name callers may pass
+        """Return an element, drawn with equal probabilities or with ``probs``."""
+        return l[self.randbelow(len(l)) if probs is None else self.choice_idx(probs)]
+
+    def shuffle(self, l: Sequence[T]) -> list[T]:  # noqa: E741 - as above
+        """Return a shuffled copy."""
+        return [l[number] for number in torch.randperm(len(l), generator=self.rng).tolist()]
+
+    def rand_pop(self, l: list[T]) -> T:  # noqa: E741 - as above
+        """Remove an element, and return it."""
+        return l.pop(self.randbelow(len(l)))
+
+    def save_state(self) -> dict[str, bytes]:
+        """Return the state of the generator as bytes below the name ``rng``."""
+        return {"rng": bytes(self.rng.get_state().numpy())}
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Restore the generator to a saved state; ``{"rng": None}`` restores the seed.
+
+        Raises:
+            StateError: The state is not one of :meth:`save_state`.
+        """
+        if state.keys() != {"rng"} or not isinstance(state["rng"], bytes | None):
+            raise StateError("expected the state of a WorkerRng", hint="pass the result of WorkerRng.save_state()")
+        self._rng = None
+        if state["rng"] is not None:
+            self._rng = torch.Generator()
+            self._rng.set_state(torch.frombuffer(bytearray(state["rng"]), dtype=torch.uint8))
+
 
 P = ParamSpec("P")
-T = TypeVar("T")
 
 
 def _with_forked_workers(build: Callable[P, T]) -> Callable[P, T]:

@@ -10,7 +10,7 @@ from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..dataset.dataset import Dataset
 from ..dataset.exclusions.change import exclude_names
 from ..dataset.opening import folder_at
-from ..dataset.unprepared.tar_folder import find_tars, is_prepared, is_unprepared
+from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig

@@ -3,21 +3,209 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..dataset.unprepared.tar_folder import is_unprepared
-from ..errors import ConfigError
+import numpy as np
+
+from ..cached_property import cached_property
+from ..dataset.join import JoinedDataset
+from ..dataset.opening import dataset_at
+from ..dataset.split_parts import filter_of_part, rows_of_part, samples_of_part
+from ..dataset.unprepared.tar_index import is_unprepared
+from ..errors import ConfigError, EnergonError, TrustError
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
+from ..format.documents.subset import resolve_subset
 from ..format.media.metadata import is_media_folder
+from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
+from ..metadataset.joins.files import open_join
 from ..storage import short_path
+from .fields import FieldView
 from .folder_views import SampleViews, open_file_views, open_folder_views, open_tar_views, place_text
-from .sample_view import MixOrder, PreviewRequest, SampleView
+from .sample_view import (
+    Build,
+    MixOrder,
+    PreviewRequest,
+    SampleView,
+    Selection,
+    describe_sample,
+    make_build,
+    untrusted_note,
+    view_of_sample,
+)
+
+_NOT_JOINED = "shown one after another"
+
+
+def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
+    """Open a leaf.
+
+    Args:
+        leaf: The leaf.
+        request: Whether to view raw parts, and whether code of the dataset may run.
+
+    Raises:
+        ConfigError: The split part or filter does not exist, a subset does not fit, or a join is not prepared.
+        FormatError: A JSONL file is not indexed, or a filter is damaged.
+        StorageError: A dataset is missing or not prepared.
+    """
+    if leaf.join is not None:
+        return _Rows(leaf, leaf.join, request)
+    return _Samples(leaf, request)
+
+
+class _Samples:
+    """A split part of a dataset, or a file of samples; with a filter, its numbers are those of the filter's rows."""
+
+    def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
+        self._folder = dataset_at(leaf.ref)
+        part = self._folder.documents.loaded_part(leaf.split_part)
+        ranges = samples_of_part(self._folder, part, excluded_shards=True)
+        self._filter = filter_of_part(self._folder, part, leaf.filter)
+        if self._filter is not None:
+            ranges = rows_of_part(self._folder, self._filter, part)
+        start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
+        self._ranges = _cut(ranges, start, stop)
+        self._numbers = Selection(self._ranges)
+        self._build = None if request.crude else make_build(self._folder, request)
+        self._limit = request.max_json_bytes
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def find(self, key: str) -> Sequence[int]:
+        numbers = self._folder.index.find(key)
+        if self._filter is not None:
+            numbers = self._filter.find(np.array(numbers, np.int64)).tolist()
+        begins = np.cumsum([0, *map(len, self._ranges)]).tolist()
+        return [
+            begin + number - some.start
+            for number in numbers
+            for begin, some in zip(begins, self._ranges, strict=False)
+            if number in some
+        ]
+
+    def view(self, index: int, title: str) -> SampleView:
+        number = self._numbers[index]
+        if self._filter is not None:
+            number = int(self._filter.numbers(np.array([number]))[0])
+        return view_of_sample(self._folder, number, title=title, build=self._build, max_json_bytes=self._limit)
+
+
+class _Rows:
+    """Rows of a join: the joined samples, or the members' samples if the joiner cannot run."""
+
+    def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
+        rows = open_join(join)
+        at = f"{join.file}: {join.place}"
+        self._start, self._stop = resolve_subset(leaf.request.subset, len(rows), at=at)
+        self._members = [_Member(member, number, request) for number, member in enumerate(join.members)]
+        folders = tuple(member.folder for member in self._members)
+        self._joined = JoinedDataset(folders, None, rows, file=join.file, place=join.place)
+        self._joiner: Callable[..., Any] | None = None
+        self._refused: EnergonError | None = None
+        if not request.crude and join.joiner is not None:
+            from ..samples.building.dataset_code import load_joiner
+
+            try:
+                self._joiner = load_joiner(join.joiner, at=at, trust_code=request.ref.trust_code)
+            except EnergonError as error:
+                self._refused = error
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def find(self, key: str) -> Sequence[int]:
+        return [row - self._start for row in self._joined.find(key) if self._start <= row < self._stop]
+
+    def view(self, index: int, title: str) -> SampleView:
+        numbers = self._joined.rows[self._start + index].tolist()
+        heading = f"{self._joined.full_key(self._start + index)}   {title}"
+        if self._joiner is None:
+            return self._separately(numbers, heading)
+        try:
+            samples = [member.make(number) for member, number in zip(self._members, numbers, strict=True)]
+            by_name = {str(member.name): sample for member, sample in zip(self._members, samples, strict=True)}
+            joined = self._joiner(*samples) if self._members[0].name is None else self._joiner(**by_name)
+        except TrustError as error:
+            return replace(self._separately(numbers, heading), note=untrusted_note(_NOT_JOINED, error))
+        except EnergonError as error:
+            return replace(self._separately(numbers, heading), fault=str(error))
+        except Exception as error:  # noqa: BLE001 - the joiner may raise anything
+            fault = f"the joiner fails: {type(error).__name__}: {error}"
+            return replace(self._separately(numbers, heading), fault=fault)
+        return SampleView(title=heading, fields=describe_sample(joined))
+
+    def _separately(self, numbers: Sequence[int], heading: str) -> SampleView:
+        """Describe the members' samples one after another."""
+        views = [member.view(number) for member, number in zip(self._members, numbers, strict=True)]
+        faults = [view.fault for view in views if view.fault is not None]
+        notes = [view.note for view in views if view.note is not None]
+        if isinstance(self._refused, TrustError):
+            notes.append(untrusted_note(_NOT_JOINED, self._refused))
+        elif self._refused is not None:
+            faults.append(str(self._refused))
+        return SampleView(
+            title=heading,
+            fields=[field for view in views for field in view.fields],
+            fault="\n".join(faults) or None,
+            note="\n".join(notes) or None,
+        )
+
+
+class _Member:
+    """One dataset of a join."""
+
+    def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
+        self.name = member.name
+        self.folder = dataset_at(member.ref)
+        self._label = member.name if member.name is not None else f"{number} {os.path.basename(member.path)}"
+        self._build = None if request.crude else make_build(self.folder, request)
+        self._request = request
+
+    @cached_property
+    def _for_joiner(self) -> Build | None:
+        return make_build(self.folder, self._request, crude_too=True)
+
+    def make(self, number: int) -> Any:
+        """Build the sample to pass to the joiner; None for a missing one (``number < 0``)."""
+        if number < 0 or self._for_joiner is None:
+            return None
+        parts = self.folder.read_parts(number, max_json_bytes=self._request.max_json_bytes)
+        return self._for_joiner(parts, self.folder.full_key(number))
+
+    def view(self, number: int) -> SampleView:
+        """Describe the sample; the names of its fields are prefixed with the member's name."""
+        if number < 0:
+            return SampleView(title="", fields=[FieldView(name=self._label, facts="no sample has this key")])
+        limit = self._request.max_json_bytes
+        view = view_of_sample(self.folder, number, title="", build=self._build, max_json_bytes=limit)
+        fields = [replace(field, name=f"{self._label}: {field.name}") for field in view.fields]
+        return replace(view, fields=fields)
+
+
+LeafViews = _Samples | _Rows
+"""The samples of a leaf, counted from 0 after its filter and subset."""
+
+
+def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:
+    """Return the elements ``[start, stop)`` of concatenated ranges, as ranges.
+
+    >>> _cut([range(10, 15), range(30, 35)], 3, 7)
+    [range(13, 15), range(30, 32)]
+    """
+    cut, begin = [], 0
+    for some in ranges:
+        cut.append(some[max(0, start - begin) : max(0, stop - begin)])
+        begin += len(some)
+    return [some for some in cut if len(some)]
+
 
 if TYPE_CHECKING:
     from ..metadataset.documents.leaf_plan import LeafPlan
-    from .leaf_views import LeafViews
+    from .views import LeafViews
 
 
 def open_views(request: PreviewRequest) -> SampleViews:
@@ -49,7 +237,7 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
     # Imported late: only metadatasets need the planner.
     from ..metadataset.leaf_samples import named_by
     from ..metadataset.plans.plan_leaves import plan_splits
-    from .leaf_views import open_leaf_views
+    from .views import open_leaf_views
 
     planned = plan_splits(request.ref, split_parts=request.split_parts).checked()
     names = planned.names

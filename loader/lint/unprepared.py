@@ -9,8 +9,7 @@ from typing import Any
 
 from ..cached_property import cached_property
 from ..dataset.unprepared.scan import ShardSummary, join_summaries, summarize_shard
-from ..dataset.unprepared.tar_folder import TarFolder
-from ..dataset.unprepared.tar_index import TarIndex
+from ..dataset.unprepared.tar_index import TarFolder, TarIndex
 from ..errors import EnergonError, FormatError
 from ..format.index.layout import Layout
 from ..format.index.shard_index import index_shard

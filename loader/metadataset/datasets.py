@@ -23,7 +23,7 @@ from ..dataset.query import (
     unknown_key_error,
     unknown_names,
 )
-from ..dataset.unprepared.temporary_index import index_temporarily
+from ..dataset.unprepared.tar_index import index_temporarily
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.prepare.plan import ProgressCallback

@@ -18,7 +18,7 @@ from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.records.record_file import open_record_path
 from .documents.leaf_plan import JoinPlan, LeafPlan
-from .joins.open_join import open_join
+from .joins.files import open_join
 
 
 class LeafCounter:

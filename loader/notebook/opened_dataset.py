@@ -17,8 +17,7 @@ from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..dataset.query import SampleQuery, unknown_key_error
 from ..dataset.query.samples import nearest_key
-from ..dataset.unprepared.tar_folder import is_unprepared
-from ..dataset.unprepared.temporary_index import index_tars
+from ..dataset.unprepared.tar_index import index_tars, is_unprepared
 from ..errors import ConfigError, SampleError, SkipSample, StorageError
 from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ..format.documents.load_request import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, given_ref
@@ -38,8 +37,8 @@ from .leaf import Leaf, SampleLocation, WholeDataset
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from .browse_frame import BrowseFrame
     from .columns import Columns
+    from .shown import BrowseFrame
 
 _DECODER = SampleDecoder()
 _SHOWN = 8  # samples of a page
@@ -499,7 +498,7 @@ class OpenedDataset(NumberedSamples[Any]):
         Raises:
             ConfigError: The server cannot start: the extra ``browse`` is not installed, or the dataset is damaged.
         """
-        from .browse_frame import BrowseFrame
+        from .shown import BrowseFrame
 
         return BrowseFrame.start(self._request.ref, height=height)
 

@@ -2,17 +2,111 @@
 
 from __future__ import annotations
 
+import html
 import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
-from ..errors import EnergonError, TrustError, escape_controls
+from ..errors import ConfigError, EnergonError, TrustError, escape_controls
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.load_request import LoadRequest
 from ..format.worker_pool import usable_cores
 from ..inspect.facts import path_facts
 from ..inspect.report import show_facts
 from ..inspect.text import plural
 from ..samples.sample_html import Page, add_sample, escaped
+
+_FRAME = """<iframe src="{url}" width="100%" height="{height}" style="border:1px solid #8886"></iframe>
+<script>(() => {{
+  const frame = document.currentScript && document.currentScript.previousElementSibling;
+  if (frame && location.hostname === "127.0.0.1") frame.src = {near};
+}})()</script>
+<p>also at <a href="{url}" target="_blank">{shown}</a></p>"""
+"""Cookies are sent within one host name only: that of the notebook."""
+
+
+_SERVER = """
+import os, signal, sys, threading
+def end_with_parent():
+    os.read(0, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=end_with_parent, daemon=True).start()
+from energon_cli.main import main
+sys.argv[0] = "energon"
+main()
+"""
+"""``energon`` until its standard input ends: a kernel that is killed leaves no server."""
+
+
+class BrowseFrame:
+    """A running ``energon browse``, which ends with this object or program; a notebook shows it as a frame.
+
+    Attributes:
+        url: Its address, with the token.
+        height: Pixels of the frame.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], url: str, height: int) -> None:
+        self.url = url
+        self.height = height
+        self._close = weakref.finalize(self, _end, process, os.getpid())
+
+    @classmethod
+    def start(cls, ref: DatasetRef, *, height: int) -> BrowseFrame:
+        """Start a server at a free port of this machine, and wait until it serves pages.
+
+        Raises:
+            ConfigError: It does not start; the message is the server's.
+        """
+        # Without the working directory, where a notebook may have a loader.py of its own.
+        command = [sys.executable, "-P", "-c", _SERVER, "browse", "--json", "--no-open", "--embed"]
+        command += [] if ref.split_config is None else ["--split-config", ref.split_config]
+        command += ref.folder_flags
+        with tempfile.TemporaryFile("w+") as messages:
+            process = subprocess.Popen(
+                [*command, "--", ref.path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=messages,
+                text=True,
+                start_new_session=True,  # Ctrl-C interrupts the cell, not the server
+            )
+            line = process.stdout.readline() if process.stdout else ""
+            if not line:
+                _end(process, os.getpid())
+                messages.seek(0)
+                raise ConfigError(f"energon browse does not start: {messages.read().strip()}", at=ref.path)
+        return cls(process, json.loads(line)["url"], height)
+
+    def close(self) -> None:
+        """Stop the server."""
+        self._close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
+    def _repr_html_(self) -> str:
+        at_localhost = urlsplit(self.url)._replace(netloc=f"localhost:{urlsplit(self.url).port}").geturl()
+        return _FRAME.format(
+            url=html.escape(at_localhost),
+            shown=html.escape(at_localhost.partition("?")[0]),
+            near=json.dumps(self.url).replace("<", "\\u003c"),
+            height=int(self.height),
+        )
+
+
+def _end(process: subprocess.Popen[str], owner: int) -> None:
+    if os.getpid() == owner:  # forked workers have a copy of the frame
+        process.terminate()
+        process.communicate()
+
 
 _WIDTH = 120
 

@@ -14,32 +14,20 @@ from .finite_pass import (
     FinitePass as FinitePass,
     pass_samples as pass_samples,
 )
-from .lane_hosting import (
-    PASS_LANES as PASS_LANES,
-    LaneHosting as LaneHosting,
-    default_lanes as default_lanes,
-    possible_ranks as possible_ranks,
-    worker_share as worker_share,
-)
 from .lane_mixes import (
     GONE as GONE,
     LaneMixes as LaneMixes,
     Mix as Mix,
 )
-from .mixing import (
+from .permutation import (
     extend_integer as extend_integer,
     mix as mix,
-)
-from .permutation import (
     permute as permute,
 )
 from .prebatched_pass import (
     PrebatchedPass as PrebatchedPass,
     SequentialPass as SequentialPass,
     samples_of_batch as samples_of_batch,
-)
-from .repeated_order import (
-    RepeatedOrder as RepeatedOrder,
 )
 from .source_order import (
     SLICES_PER_LANE as SLICES_PER_LANE,
@@ -48,9 +36,15 @@ from .source_order import (
     SourceOrders as SourceOrders,
 )
 from .stream_order import (
+    PASS_LANES as PASS_LANES,
     BlendedLane as BlendedLane,
+    LaneHosting as LaneHosting,
     LaneOrder as LaneOrder,
+    RepeatedOrder as RepeatedOrder,
     StreamOrder as StreamOrder,
+    default_lanes as default_lanes,
+    possible_ranks as possible_ranks,
+    worker_share as worker_share,
 )
 from .volume_blend import (
     LeafVolume as LeafVolume,

@@ -10,13 +10,11 @@ import numpy as np
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..errors import StateError
-from .blend import BlendOrder
-from .blend_lanes import count_in_lanes
+from .blend import BlendOrder, count_in_lanes
 from .finite_pass import FinitePass
 from .lane_mixes import GONE, LaneMixes, Mix, rounding_words, stretch_seed
-from .repeated_order import RepeatedOrder
 from .source_order import SourceOrder, SourceOrders
-from .stream_order import BlendedLane, Located, check_lane, check_range, locate_scattered
+from .stream_order import BlendedLane, Located, RepeatedOrder, check_lane, check_range, locate_scattered
 from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
 
 

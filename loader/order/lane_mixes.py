@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arrays import IntArray
 from .blend import BlendOrder, quantise_weights
-from .mixing import Words, mix
+from .permutation import Words, mix
 from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
 
 GONE = -1

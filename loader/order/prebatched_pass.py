@@ -9,8 +9,7 @@ import numpy as np
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from .finite_pass import FinitePass
-from .repeated_order import RepeatedOrder
-from .stream_order import Located, check_lane, check_range
+from .stream_order import Located, RepeatedOrder, check_lane, check_range
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import IntArray
-from .mixing import Words, extend, mix
-from .permutation import permute
+from .permutation import Words, extend, mix, permute
 
 _Value = TypeVar("_Value", bound=np.generic)
 

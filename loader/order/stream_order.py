@@ -2,14 +2,233 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
 
 from ..arrays import IntArray
-from .blend import BLOCK, BlendOrder
+from ..cached_property import cached_property
+from ..errors import StateError
+from .blend import BLOCK, BlendOrder, count_in_lanes, locate_in_lanes, quantise_weights
 from .source_order import SourceOrder, SourceOrders
+
+
+@dataclass(frozen=True)
+class RepeatedOrder:
+    """Sources that repeat without end, blended by weight; each epoch of a source is partitioned over the lanes.
+
+    Args:
+        sources: At least one.
+        weights: For each source, its share of the positions: above 0, in any unit.
+        lanes: Number of lanes of the run; none is ever empty.
+        seed: Seed of the run.
+
+    Raises:
+        ValueError: There is no source or lane, or not one weight for each source.
+
+    >>> order = RepeatedOrder((SourceOrder(samples=6, slice_length=2),), (1.0,), lanes=1, seed=0)
+    >>> source, epoch, sample = order.lane(0).locate(0, 6)
+    >>> sorted(sample.tolist())
+    [0, 1, 2, 3, 4, 5]
+    """
+
+    sources: tuple[SourceOrder, ...]
+    weights: tuple[float, ...]
+    lanes: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_sources(self.sources, self.weights, self.lanes)
+
+    @property
+    def batches(self) -> None:
+        """None, because the order is endless."""
+
+    def lane(self, number: int) -> BlendedLane:
+        """Return the stream of a lane."""
+        check_lane(number, self.lanes)
+        one = len(self.sources) == 1
+        blend = None if one else BlendOrder(self._counts, lane=number, seed=self.seed)
+        return BlendedLane(number, self._orders, blend, None)
+
+    def locate_in_lanes(self, lane: IntArray, position: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+        """Return the samples at positions of several lanes, at a fraction of the time that the lanes take one by one.
+
+        Args:
+            lane: Shape (m,); positions of a lane that follow one another are neighbours here.
+            position: Shape (m,): the position in the stream of its lane.
+
+        Returns:
+            Sources, epochs and sample numbers, each of shape (m,).
+        """
+        if len(self.sources) == 1 or not len(lane):
+            source = np.zeros(len(lane), np.int64)
+            return source, *self._orders.locate(source, lane, position)
+        starts = np.flatnonzero((np.diff(lane, prepend=-1) != 0) | (np.diff(position, prepend=-1) != 1))
+        lengths = np.diff(starts, append=len(lane))
+        first = position[starts]
+        source, place = locate_in_lanes(
+            self._counts, lane=lane[starts], start=first, stop=first + lengths, seed=self.seed
+        )
+        return source, *self._orders.locate(source, lane, place)
+
+    def count(self, stops: IntArray) -> IntArray:
+        """Return the number of samples of each source in the first positions of all lanes together.
+
+        Args:
+            stops: For each lane, the number of its positions that count; shape (lanes,).
+        """
+        if len(self.sources) == 1:
+            return np.array([int(stops.sum())])
+        return count_in_lanes(self._counts, stops=stops, seed=self.seed)
+
+    @cached_property
+    def _orders(self) -> SourceOrders:
+        return SourceOrders(self.sources, self.lanes)
+
+    @cached_property
+    def _counts(self) -> IntArray:
+        return quantise_weights(self.weights)
+
+
+PASS_LANES = 48
+"""Lanes of a pass whose lanes are visited one after another."""
+
+_DEFAULT_LANES = 48  # divisible by 2, 3, 4, 6, 8, 12, 16, 24
+
+
+def default_lanes(ranks: int, workers: int, *, has_buffers: bool) -> int:
+    """Choose the number of lanes of a new run.
+
+    Args:
+        ranks: Number of data-parallel ranks.
+        workers: Number of worker processes of each rank; 0 counts as 1.
+        has_buffers: True if lanes buffer samples (packing, grouping): then each worker has one lane.
+
+    >>> default_lanes(1, 4, has_buffers=False), default_lanes(5, 4, has_buffers=False)
+    (48, 240)
+    >>> default_lanes(2, 4, has_buffers=True)
+    8
+    """
+    return ranks * max(1, workers) if has_buffers else math.lcm(ranks, _DEFAULT_LANES)
+
+
+def possible_ranks(lanes: int) -> list[int]:
+    """Return the numbers of ranks that can share some lanes: the divisors of the number of lanes.
+
+    >>> possible_ranks(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [ranks for ranks in range(1, math.isqrt(lanes) + 1) if lanes % ranks == 0]
+    return sorted({*small, *(lanes // ranks for ranks in small)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneHosting:
+    """The lanes of one rank, in the order of their micro-batches.
+
+    The rank's batches come in rounds of ``turns`` turns. Turn ``t`` belongs to worker ``t mod workers``. Turns from
+    ``hosted`` on make no batch: they fill the round, so that each round starts with worker 0 (torch's DataLoader asks
+    its workers strictly in turn).
+
+    Attributes:
+        lanes: Number of lanes of the run, L, fixed for its lifetime.
+        ranks: Number of ranks, R, a divisor of L.
+        rank: This rank.
+        workers: Number of worker processes, 0 for none.
+        first_batch: The micro-batch of the whole run at which all ranks started or resumed.
+    """
+
+    lanes: int
+    ranks: int
+    rank: int
+    workers: int
+    first_batch: int = 0
+
+    def __post_init__(self) -> None:
+        if self.lanes % self.ranks:
+            possible = map(str, possible_ranks(self.lanes))
+            raise StateError(
+                f"a run of {self.lanes} lanes cannot be split over {self.ranks} ranks",
+                hint=f"use one of these numbers of ranks: {', '.join(possible)}",
+            )
+
+    @property
+    def hosted(self) -> int:
+        """Number of lanes that the rank hosts."""
+        return self.lanes // self.ranks
+
+    @property
+    def turns(self) -> int:
+        """Number of turns of a round: the hosted lanes, rounded up to a multiple of the workers."""
+        workers = max(1, self.workers)
+        return -(-self.hosted // workers) * workers
+
+    def batch(self, number: int) -> int:
+        """Return the number in the run of the rank's ``number``-th micro-batch since the start or resume."""
+        return self.first_batch + number * self.ranks + self.rank
+
+    def lane(self, number: int) -> int:
+        """Return the lane that makes the rank's ``number``-th micro-batch."""
+        return self.batch(number) % self.lanes
+
+    def worker(self, number: int) -> int:
+        """Return the worker that makes the rank's ``number``-th micro-batch."""
+        return number % self.hosted % max(1, self.workers)
+
+    def lanes_of_worker(self, worker: int) -> list[int]:
+        """Return the lanes that a worker hosts, in the order of their turns."""
+        return [self.lane(turn) for turn in range(worker, self.hosted, max(1, self.workers))]
+
+
+def worker_share(samples: Sequence[int], repetitions: Sequence[float], *, worker: int, workers: int) -> int:
+    """Return the number of samples of a worker in an epoch: a nominal number, which sets the length of loops.
+
+    Lanes give workers other samples than this division does. It has the numbers of megatron-energon, so that loops
+    that were written for it have the same length here.
+
+    Each source is divided evenly. The samples that remain go to workers that are spread evenly, one each; the turn
+    continues in the next source.
+
+    Args:
+        samples: Number of samples of each source.
+        repetitions: How often a sample of each source comes in an epoch; a fraction of a sample is dropped.
+        worker: The worker, among those of all ranks.
+        workers: Number of these workers.
+
+    >>> [worker_share((100, 40), (1, 1), worker=worker, workers=3) for worker in range(3)]
+    [47, 47, 46]
+    """
+    turn = _turns(workers)[worker]
+    total = first_turn = 0
+    for count, times in zip(samples, repetitions, strict=True):
+        each, extra = divmod(count, workers)
+        total += int((each + ((turn - first_turn) % workers < extra)) * times)
+        first_turn = (first_turn + extra) % workers
+    return total
+
+
+@lru_cache(maxsize=8)
+def _turns(workers: int) -> list[int]:
+    """Return the turn of each worker: halves take turns, and the quarters in them."""
+    turns = [0] * workers
+    for turn, worker in enumerate(_spread(workers)):
+        turns[worker] = turn
+    return turns
+
+
+def _spread(workers: int) -> list[int]:
+    if workers == 1:
+        return [0]
+    half = workers // 2
+    first, second = _spread(half), [half + worker for worker in _spread(workers - half)]
+    alternating = [worker for pair in zip(first, second, strict=False) for worker in pair]
+    return alternating + second[half:]
+
 
 _MAX_SPAN = 1 << 16  # positions that are located together, which bounds the memory
 

@@ -38,7 +38,7 @@ from math import fsum, isfinite
 
 import numpy as np
 
-from .mixing import mix
+from .permutation import mix
 
 LeafVolume = tuple[int, float, float]
 """Of a dataset: number of items with a size, their volume, and the volume that empty items since then count as."""

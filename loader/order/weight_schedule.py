@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from .blend import quantise_weights
-from .mixing import Words
+from .permutation import Words
 
 MAX_SCHEDULED_SAMPLES = 1 << 39
 """Limit of the samples of a run at which weights change; products of larger ones would overflow."""

@@ -6,18 +6,55 @@ import errno
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn, TypeVar
 
 from ..errors import StorageError
+from ..escaped_log import get_logger
 from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
 from .protocol import ByteRange, ClosesOnExit, FileInfo, check_name, raise_storage_error
-from .retry import retry
 from .shared_answers import answers_here, shared
+
+PAUSES_S = (0.1, 0.5, 2.0)
+"""Pauses before the repetitions of a failed operation, in seconds."""
+
+_PASSING = frozenset({errno.EIO, errno.EREMOTEIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN})
+
+_log = get_logger(__name__)
+
+T = TypeVar("T")
+
+
+def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path: str) -> T:  # noqa: RET503 - the last line raises
+    """Repeat a failed operation after each of :data:`PAUSES_S`, until it succeeds.
+
+    Only faults of a disk or a network that may pass are repeated, not a missing file or a missing permission.
+
+    Args:
+        attempt: The operation; its argument is the error of the last attempt.
+        error: The error of the first attempt.
+        action: Name of the operation, for the log and the error.
+        path: The file, for both.
+
+    Raises:
+        StorageError: The last attempt failed, too.
+    """
+    for pause_s in PAUSES_S:
+        if error.errno not in _PASSING:
+            break
+        _log.warning("cannot %s: %s; trying again in %g s: %s", action, error.strerror, pause_s, path)
+        time.sleep(pause_s)
+        try:
+            return attempt(error)
+        except OSError as another:
+            error = another
+    raise_storage_error(action, path, error)
+
 
 # A prefetch is optional: some file systems refuse advice, and macOS has no posix_fadvise. One object serves all calls.
 _OPTIONAL = suppress(OSError, AttributeError)

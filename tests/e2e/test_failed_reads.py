@@ -43,7 +43,7 @@ class Reading(TaskEncoder[Any, Any, Any, Any]):
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loader.storage.retry.PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("loader.storage.local.PAUSES_S", (0.0, 0.0))
 
 
 def data(folder: Path) -> Path:

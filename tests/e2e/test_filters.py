@@ -35,7 +35,7 @@ from loader.format.dataset_ref import DatasetRef
 from loader.inspect import ExcludeRequest, PreviewRequest, exclude as run_exclude, open_views
 from loader.inspect.facts import path_facts
 from loader.lint.report import LintPlan
-from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.files import open_join
 from loader.metadataset.leaf_samples import LeafCounter
 from loader.metadataset.lint import lint_metadataset
 from loader.metadataset.plans.plan_leaves import plan_leaves

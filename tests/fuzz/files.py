@@ -21,7 +21,7 @@ from loader.format.index.shard_index import index_shard
 from loader.format.media.kind import MediaFilter
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
-from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.files import open_join
 from loader.metadataset.joins.peer_index import write_peer_rows
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from loader.metadataset.plans.plan_leaves import plan_leaves

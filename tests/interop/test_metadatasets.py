@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from loader.format.documents.subset import resolve_subset
-from loader.metadataset.plans.plan_leaves import plan_leaves
-from loader.metadataset.plans.traverse import traverse_metadataset
+from loader.metadataset.plans.plan_leaves import plan_leaves, traverse_metadataset
 
 from .conftest import WHOLE, Peer, Program
 from .shapes import END, Shape, pair, write

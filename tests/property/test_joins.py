@@ -14,7 +14,7 @@ from loader.errors import ConfigError
 from loader.format.index import dataset_index, shard_index, small_shards
 from loader.format.index.keys import hash_key, hash_keys
 from loader.metadataset.joins import keys as packed_keys, keys as sample_keys, prepare_join
-from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.files import open_join
 from tests.unit.metadataset.joined_data import JoinedData
 
 # Keys are compared in words of eight bytes: use shorter, equally long and longer keys that differ at either end.

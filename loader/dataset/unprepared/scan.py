@@ -21,8 +21,7 @@ from ...format.worker_pool import run_in_workers
 from ...storage import FileInfo, ReadableFile, Storage
 from ..documents import NoDocuments
 from ..tar import TarDataset
-from .tar_folder import TarFolder
-from .tar_index import TarIndex
+from .tar_index import TarFolder, TarIndex
 
 _MAX_SIZES = 4096  # of each part in a shard, for medians
 

@@ -2,20 +2,167 @@
 
 from __future__ import annotations
 
+import os
+import re
+import tempfile
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ...accounting.part_sets import PartSets
+from ...errors import StorageError
+from ...format.dataset_ref import DatasetRef
+from ...format.documents.next_command import command_for_folder, quoted
+from ...format.documents.providers import is_tar_file
 from ...format.index.dataset_index import PartLocation
 from ...format.index.keys import hash_key
 from ...format.index.layout import Layout, SampleIndex, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
+from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, TEMPORARY_INDEX
+from ...format.prepare.plan import PreparePlan, ProgressCallback
+from ...format.prepare.run import run_prepare
+from ...format.prepare.shards import count_text, find_shards
 from ...format.tar.names import decode_name, encode_name
-from ...storage import Storage
+from ...format.unfinished import check_finished
+from ...format.worker_pool import usable_cores
+from ...storage import FileInfo, Storage, open_parent, open_storage
+
+
+def is_prepared(storage: Storage) -> bool:
+    """Return True if a folder has the file that ends a prepare, ``.info.json``."""
+    storage.list_once(FOLDER)
+    return storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
+
+
+def is_unprepared(storage: Storage, ref: DatasetRef) -> bool:
+    """Return True for an existing folder without a prepare; a folder named for its metadata should have one.
+
+    Args:
+        storage: The folder.
+        ref: What the folder is opened by.
+    """
+    return not ref.has_other_folder and storage.exists("") and not is_prepared(storage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TarFolder:
+    """The tar shards of a folder that is not prepared, or one tar file.
+
+    Attributes:
+        path: The folder or file.
+        storage: The folder of the shards.
+        shards: The shards, in the order that a prepare gives them.
+        is_file: The path names one tar file.
+        compressed: Compressed tar files of the folder, which cannot be shards.
+    """
+
+    path: str
+    storage: Storage
+    shards: tuple[FileInfo, ...]
+    is_file: bool
+    compressed: tuple[str, ...] = ()
+
+    @property
+    def not_prepared(self) -> StorageError:
+        """The error of what needs a prepare."""
+        if self.is_file:
+            folder = os.path.dirname(self.path) or "."
+            hint = f"give its folder: {folder}" if is_prepared(self.storage) else command_for_folder(folder)
+            return StorageError("a single tar file is not a dataset", path=self.path, hint=hint)
+        return StorageError(
+            "this folder is no prepared dataset: it has no .nv-meta/.info.json",
+            path=self.storage.path(""),
+            hint=f"run: energon prepare {quoted(self.path)}",
+        )
+
+
+def find_tars(path: str) -> TarFolder:
+    """Find the tar shards that a path names.
+
+    Args:
+        path: A tar file, or a folder that is not prepared.
+
+    Raises:
+        StorageError: The path does not exist, or holds no tar files; the message names the files that it holds.
+    """
+    if is_tar_file(path):
+        storage, name = open_parent(path)
+        return TarFolder(path=path, storage=storage, shards=(storage.stat(name),), is_file=True)
+    storage = open_storage(path)
+    storage.list_once("")
+    check_finished(storage)
+    search = find_shards(storage)
+    if search.format is not None:
+        first = os.path.join(path, search.shards[0].name)
+        alone = "a file of them is" if search.format == "parquet" else "an indexed file of them is"
+        raise StorageError(
+            f"this folder is not prepared: it has {count_text(search.counts)}",
+            path=storage.path(""),
+            hint=f"{command_for_folder(path)}; {alone} a dataset by itself, too: {first}",
+        )
+    return TarFolder(path=path, storage=storage, shards=search.shards, is_file=False, compressed=search.compressed)
+
+
+def index_temporarily(
+    ref: DatasetRef,
+    stack: ExitStack,
+    on_progress: ProgressCallback | None = None,
+    *,
+    keys: Sequence[str] = (),
+) -> DatasetRef | None:
+    """Index tar shards that are not prepared; nothing is written next to them.
+
+    Args:
+        ref: A dataset, or a tar file.
+        stack: Removes the index when it closes.
+        on_progress: Called after each shard.
+        keys: If each of these keys names its shard, only these shards are indexed.
+
+    Returns:
+        The folder of the shards, with the index as its meta folder; None for other paths.
+
+    Raises:
+        FormatError: Shards are damaged.
+        StorageError: The folder has no tar files, or the temporary folder is full.
+    """
+    path = ref.path
+    if not is_tar_file(path) and not is_unprepared(ref.storage(), ref):
+        return None
+    index = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY_INDEX))
+    return ref.moved(index_tars(path, index, on_progress, keys=keys), index)
+
+
+def index_tars(path: str, index: str, on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()) -> str:
+    """Index tar shards that are not prepared in a folder, and return the folder of the shards.
+
+    Args:
+        path: A folder of tar files, or a tar file.
+        index: An empty folder, to use instead of ``.nv-meta``.
+        on_progress: As in :func:`index_temporarily`.
+        keys: As in :func:`index_temporarily`.
+
+    Raises:
+        FormatError: Shards are damaged.
+        StorageError: The folder has no tar files, or the disk of the index is full.
+    """
+    tars = find_tars(path)
+    folder, names = path, {shard.name for shard in tars.shards for key in keys if key.startswith(f"{shard.name}/")}
+    if tars.is_file:
+        storage, name = open_parent(path)
+        folder, names = storage.path(""), {name}
+    elif not all(any(key.startswith(f"{name}/") for name in names) for key in keys):
+        names = set()
+    exclude = f"^(?!({'|'.join(map(re.escape, sorted(names)))})$)" if names else None
+    run_prepare(
+        PreparePlan(path=folder, workers=usable_cores(), exclude=exclude, meta_folder=index), on_progress=on_progress
+    )
+    return folder
+
 
 _MAX_LOADED = 16  # shards whose parts are kept in memory
 

@@ -14,8 +14,14 @@ from ...storage import LocalStorage, RemoteStorage, Storage, is_url
 from ..dataset_ref import DatasetRef
 from ..documents.dataset_files import commit_mark, encode_shard_info, read_shard_info
 from ..index.journal import download_scans
-from ..index.object_commit import ObjectCommit, finish_object_commit
-from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
+from ..index.publish import (
+    STAGING,
+    ObjectCommit,
+    commit,
+    finish_interrupted_commit,
+    finish_object_commit,
+    is_commit_pending,
+)
 from ..nv_meta import (
     DATASET_YAML,
     FOLDER,

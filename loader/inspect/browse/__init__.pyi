@@ -10,14 +10,12 @@ from .dataset import (
     BrowsedDataset as BrowsedDataset,
     DatasetAddress as DatasetAddress,
     Row as Row,
-    media_type as media_type,
-    tag_samples as tag_samples,
-    tags as tags,
-)
-from .orders import (
     SampleOrder as SampleOrder,
     TrainingOrder as TrainingOrder,
+    media_type as media_type,
     ordered_samples as ordered_samples,
+    tag_samples as tag_samples,
+    tags as tags,
     training_rows as training_rows,
 )
 from .page_document import (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
-from ...dataset.unprepared.temporary_index import index_temporarily
+from ...dataset.unprepared.tar_index import index_temporarily
 from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import is_metadataset, is_record_file

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from ...dataset.opening import folder_at
-from ...dataset.unprepared.tar_folder import is_prepared
+from ...dataset.unprepared.tar_index import is_prepared
 from ...errors import ConfigError, StorageError
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
@@ -134,7 +134,7 @@ def _compare_folders(
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
     """Compare two datasets of shards; those that are not prepared are scanned first."""
-    from ...dataset.unprepared.temporary_index import index_temporarily
+    from ...dataset.unprepared.tar_index import index_temporarily
     from .datasets import compare_datasets
 
     with ExitStack() as stack:

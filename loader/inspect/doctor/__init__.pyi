@@ -3,12 +3,10 @@
 from .checkup import (
     Advice as Advice,
     Checkup as Checkup,
-    Installed as Installed,
-    examine_machine as examine_machine,
-    read_packages as read_packages,
-)
-from .machine import (
     Disk as Disk,
+    Installed as Installed,
     Limits as Limits,
+    examine_machine as examine_machine,
     read_limits as read_limits,
+    read_packages as read_packages,
 )

@@ -27,7 +27,7 @@ from .restored_run import (
     load_task_encoder as load_task_encoder,
     open_run as open_run,
 )
-from .run_request import RunRequest as RunRequest
+from .saved_identity import RunRequest as RunRequest
 from .trace import (
     TracedSample as TracedSample,
     steps_of_key as steps_of_key,

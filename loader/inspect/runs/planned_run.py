@@ -25,7 +25,7 @@ from ...pipeline.stages.blend import BlendDataset
 from ...training.datasets.get_datasets import get_train_dataset
 from ...training.datasets.planned_encoder import PlannedEncoder
 from ...training.states import RunSteps
-from .run_request import RunRequest
+from .saved_identity import RunRequest
 from .volume_mix import VolumeMix, blends_in, first_blend, readers_in
 
 _BATCHES_TOGETHER = 1024

@@ -14,8 +14,7 @@ from ...errors import ConfigError, StateError
 from ...pipeline.contract.item_id import LANE_ITEM, ItemId
 from ...pipeline.contract.stage import State
 from ...samples.encoding.task_encoder import TaskEncoder
-from ...training.loaders.replay import replay_batch
-from ...training.loaders.restore_sample import restore_sample
+from ...training.loaders.replay import replay_batch, restore_sample
 from ...training.states import (
     MixChanges,
     RunState,

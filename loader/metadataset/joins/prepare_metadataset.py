@@ -15,8 +15,7 @@ from ...storage import resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ..documents.parse import DocumentStore
 from ..plans.plan_leaves import plan_tree
-from .files import JoinFiles, JoinRecord, identify_member, join_hash
-from .open_join import open_join
+from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_join
 from .peer_index import write_peer_rows
 from .prepare_join import JoinReport, prepare_join
 

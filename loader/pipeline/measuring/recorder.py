@@ -14,8 +14,7 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from .counts import Counts, Event, PackedCounts, SourceCounts
-from .item_sources import NO_SOURCE, MeasuredLane, samples_by_source
-from .measured_sizes import Metric, Sizes, measure_items
+from .item_sources import NO_SOURCE, MeasuredLane, Metric, Sizes, measure_items, samples_by_source
 
 _CALL_NS = 1500  # of a timed call
 _SWAP_NS = 3000  # to replace a function and restore it

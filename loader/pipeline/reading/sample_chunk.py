@@ -13,8 +13,7 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...dataset.open_files import OpenFiles
 from ...errors import FormatError
-from ...format.index.locate_together import locate_together
-from ...format.index.locations import SampleLocations, SampleLocator
+from ...format.index.locations import SampleLocations, SampleLocator, locate_together
 from ...format.nv_meta import outdated
 from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile

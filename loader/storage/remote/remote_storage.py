@@ -15,7 +15,7 @@ from ...escaped_log import get_logger
 from ..node_cache.block_cache import RemoteObject
 from ..node_cache.node_cache import block_cache, local_copy
 from ..node_cache.settings import CacheSettings, cache_settings
-from ..protocol import ByteRange, FileInfo, check_name
+from ..protocol import ByteRange, ClosesOnExit, FileInfo, PendingRead, check_name
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.client import ClientObject
@@ -26,7 +26,60 @@ from .listed_folders import ListedFolders, is_readable, is_visible
 from .object_requests import ObjectRequests
 from .object_url import parse_object_url
 from .options import endpoint_of, options_for, remember_options
-from .remote_file import RemoteFile
+
+MAX_REQUEST_BYTES = 8 << 20  # longer ranges arrive sooner by several requests at a time
+
+
+class _Parts:
+    """A long range, fetched by several requests."""
+
+    def __init__(self, parts: Sequence[PendingRead]) -> None:
+        self._parts = parts
+
+    def is_done(self) -> bool:
+        return all(part.is_done() for part in self._parts)
+
+    def result(self) -> bytes:
+        return b"".join([part.result() for part in self._parts])
+
+
+class RemoteFile(ClosesOnExit):
+    """An object; each read is a request, which checks its size and version.
+
+    Args:
+        size_bytes: Its size.
+        read: Reads the bytes [start, stop) of it. ``is_sparse=True`` announces that few of its bytes will be read.
+        fetch: Begins to read such a range, in the same way.
+    """
+
+    __slots__ = ("_fetch", "_is_sparse", "_read", "size_bytes")
+
+    def __init__(self, size_bytes: int, read: Callable[..., bytes], fetch: Callable[..., PendingRead]) -> None:
+        self.size_bytes = size_bytes
+        self._read, self._fetch = read, fetch
+        self._is_sparse = False
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        stop = min(offset + size_bytes, self.size_bytes)
+        return self._read(offset, stop, is_sparse=self._is_sparse) if stop > offset else b""
+
+    def expect_few(self) -> None:
+        self._is_sparse = True
+
+    def expect(self, offset: int, size_bytes: int) -> None:
+        pass
+
+    def fetch(self, offset: int, size_bytes: int) -> PendingRead:
+        stop = offset + size_bytes
+        starts = range(offset, stop, MAX_REQUEST_BYTES)
+        parts = [
+            self._fetch(start, min(start + MAX_REQUEST_BYTES, stop), is_sparse=self._is_sparse) for start in starts
+        ]
+        return parts[0] if len(parts) == 1 else _Parts(parts)
+
+    def close(self) -> None:
+        pass
+
 
 _COPIED_AT_ONCE = 8 << 20
 _MAX_PREFETCHED_BYTES = 16 << 20

@@ -22,7 +22,7 @@ from ...format.documents.next_command import deciding_imports
 from ...format.documents.providers import is_metadataset
 from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
-from ...metadataset.joins.open_join import open_join
+from ...metadataset.joins.files import open_join
 from ...metadataset.leaf_samples import named_by
 from ...metadataset.plans.blend_units import SAMPLES
 from ...metadataset.plans.plan_leaves import plan_request

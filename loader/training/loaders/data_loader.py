@@ -22,13 +22,11 @@ from ..states.framework_state import (
     restore_framework_state,
 )
 from ..states.split_state import redistribute_states
-from ..stats.gathered import with_all_ranks
 from ..stats.profile import LoaderProfile
-from ..stats.snapshot import LoaderStats
+from ..stats.snapshot import LoaderStats, with_all_ranks
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .batches_ahead import DeviceBatches
-from .replay import replay_step
-from .restore_sample import restore_sample
+from .replay import replay_step, restore_sample
 from .run import LoaderRun
 from .served_states import destination, list_of_states, states_of_ranks, states_of_served
 

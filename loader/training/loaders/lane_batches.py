@@ -17,8 +17,7 @@ from ..stats.sources import reader_numbers
 from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
 from ..workers.dropped_samples import DroppedSamples, check_dropped
-from ..workers.quarantine import find_recorded, quarantine_samples
-from ..workers.replacements import Replacements
+from ..workers.replacements import Replacements, find_recorded, quarantine_samples
 from ..workers.running_lane import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
 from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog

@@ -2,17 +2,119 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, StateError
+from ...format.documents.messages import short_repr
 from ...pipeline.contract.item_id import ItemId
-from ...pipeline.contract.rng import preserve_rng_state
+from ...pipeline.contract.lane import Lane, set_restore_key
+from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
+from ...samples.hooks import in_hook_context
 from ..states.lane_checks import check_lane
+from ..states.plain_values import check_plain, check_size, max_values
 from ..states.run_state import ENDLESS
-from ..workers.running_lane import LanesInTurn, remade_batches
+from ..workers.dropped_samples import input_at
+from ..workers.running_lane import MICRO_BATCH, LanesInTurn, open_lane, remade_batches
+
+_HINT = "pass batch.__restore_key__ unchanged"
+_MAX_NUMBER = 1 << 48
+"""Above the positions and numbers of micro-batches that a run reaches."""
+_PACKAGE = __name__.partition(".")[0] + "."
+
+
+def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any:
+    """Rebuild an item of a chain.
+
+    A micro-batch gets the random numbers of its first build, provided that no sample was skipped for it.
+
+    Args:
+        dataset: The chain.
+        key: ``(stage, lane, micro-batch, item id)``; lists instead of tuples are accepted.
+        lanes: L of the run.
+
+    Raises:
+        StateError: The key has another form, or the run has no such stage or lane.
+    """
+    key = _checked_key(key)
+    stage, number, batch, item_id = key
+    if not 0 <= number < lanes:
+        raise StateError(f"the key is of lane {number}; this run has lanes 0 to {lanes - 1}")
+    lane = open_lane(dataset, number, lanes)
+    found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
+    if found is None:
+        raise StateError(f"this dataset has no stage {short_repr(stage)}: the key is of another dataset")
+    lane.context.batch_index = batch
+    with preserve_rng_state(), in_hook_context(lane.context):
+        if batch is not None:
+            seed = dataset.worker_config.seed_offset
+            seed_batch(seed, batch % lanes, batch // lanes)
+            lane.context.rng_parts = (seed, batch % lanes, batch // lanes)
+        running = found[0].open(found[1], {})
+        try:
+            value = running.load(item_id)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if not _is_of_this_library(error):
+                raise  # an error of a hook
+            raise StateError(
+                f"the key {short_repr(key)} does not fit this dataset: {type(error).__name__}: {error}", hint=_HINT
+            ) from error
+    if value is SKIPPED:
+        raise StateError(f"the key {short_repr(key)} names no sample of this dataset", hint=_HINT)
+    set_restore_key(value, stage, found[1], item_id)
+    return value
+
+
+def _checked_key(key: Any) -> tuple[str, int, int | None, ItemId]:
+    """Return a key as nested tuples.
+
+    Raises:
+        StateError: It has another form, or holds something that no key has.
+    """
+    try:
+        check_size(key, max_values())
+        check_plain(key)
+        stage, lane, batch, item_id = key
+        if not isinstance(stage, str):
+            raise TypeError(stage)  # noqa: TRY301 - handled below
+        return stage, _checked_number(lane), None if batch is None else _checked_number(batch), _checked_item(item_id)
+    except (StateError, TypeError, ValueError):
+        raise StateError(
+            f"expected the __restore_key__ of a sample or batch of this loader, found {short_repr(key)}", hint=_HINT
+        ) from None
+
+
+def _checked_item(value: Any) -> ItemId:
+    if not isinstance(value, list | tuple):
+        return _checked_number(value)
+    stage = value[:1] if value and isinstance(value[0], str) else ()
+    return *stage, *map(_checked_item, value[len(stage) :])
+
+
+def _checked_number(value: Any) -> int:
+    if isinstance(value, bool) or not 0 <= operator.index(value) < _MAX_NUMBER:
+        raise ValueError(value)
+    return operator.index(value)
+
+
+def _is_of_this_library(error: BaseException) -> bool:
+    """Return True if a line of this library raised an error, and not one of a hook."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE)
+
+
+def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[SavableDataset[Any], Lane] | None:
+    """Find a stage by the name in its items' keys, and the lane for which it was opened."""
+    found: tuple[SavableDataset[Any], Lane] | None = dataset, lane
+    while found is not None and found[1].path + found[0].key != wanted:
+        found = input_at(*found, wanted)
+    return found
+
 
 if TYPE_CHECKING:
     from .run import LoaderRun

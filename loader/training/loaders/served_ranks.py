@@ -18,12 +18,11 @@ from ..states.framework_state import is_distributed
 from ..states.lightning_file import ALL_RANKS
 from ..states.run_state import RunState
 from ..states.split_state import redistribute_states
-from ..stats.gathered import with_all_served
 from ..stats.headroom import HeadroomTrial
-from ..stats.options import checked_stats
 from ..stats.profile import LoaderProfile, check_trace_path
+from ..stats.report_files import checked_stats
 from ..stats.run_stats import RunStats
-from ..stats.snapshot import BY_NAME, COUNTS, LoaderStats, SourceStats
+from ..stats.snapshot import BY_NAME, COUNTS, LoaderStats, SourceStats, with_all_served
 from ..workers.stream_options import StreamOptions
 from .data_loader import DataLoader
 from .lane_batches import LaneBatches, Position, ShutDown

@@ -19,13 +19,14 @@ from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.message import mapped_bytes
 from .headroom import HeadroomTrial
 from .meter import RankMeter
-from .options import StatsOptions, checked_stats
 from .profile import LoaderProfile, ScriptProfile, check_trace_path
 from .report_files import (
     METRICS,
     GrowingCounters,
     Metric,
+    StatsOptions,
     append_json_line,
+    checked_stats,
     metrics_of,
     rank_path,
     replace_prometheus_file,

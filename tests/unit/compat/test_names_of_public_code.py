@@ -232,6 +232,7 @@ def test_workers_of_a_process_with_threads_leave_its_garbage_alone() -> None:
         assert pool_of(2, "a", "b", produce=lambda task: [task, gc.collect() < 0]).process() == ["a", False, "b", False]
     finally:
         gc.enable()
+        gc.collect()  # else processes that later tests fork inherit the garbage
         done.set()
         thread.join()
 

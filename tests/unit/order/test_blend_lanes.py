@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loader.order.blend import BlendOrder, quantise_weights
-from loader.order.blend_lanes import count_in_lanes, locate_in_lanes
+from loader.order.blend import BlendOrder, count_in_lanes, locate_in_lanes, quantise_weights
 
 
 @pytest.mark.parametrize(("sources", "lanes", "most"), [(2, 3, 10), (3, 5, 1000), (200, 48, 10**6), (2000, 7, 10**7)])
@@ -24,7 +23,7 @@ def test_counts_of_many_lanes_are_the_sum_of_each_lane(sources: int, lanes: int,
 def test_positions_of_many_lanes_are_those_of_each_lane(
     sources: int, most: int, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("loader.order.blend_lanes._LOCATED", 7000)  # several groups of ranges
+    monkeypatch.setattr("loader.order.blend._LOCATED", 7000)  # several groups of ranges
     numbers = np.random.default_rng(seed + 5)
     counts = quantise_weights(numbers.integers(1, 9, sources).astype(float).tolist())
     lane, start = numbers.integers(0, 50, 40), numbers.integers(0, most, 40)

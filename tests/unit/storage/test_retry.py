@@ -18,7 +18,7 @@ from loader.storage import LocalStorage
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Pauses of this test, which take no time."""
     slept: list[float] = []
-    monkeypatch.setattr("loader.storage.retry.time.sleep", slept.append)
+    monkeypatch.setattr("loader.storage.local.time.sleep", slept.append)
     return slept
 
 

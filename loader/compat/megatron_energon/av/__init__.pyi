@@ -3,4 +3,4 @@ from loader.av.av_data import AVData as AVData
 from loader.av.av_decoder import AVDecoder as AVDecoder
 from loader.av.uniform_clips import get_clips_uniform as get_clips_uniform
 from loader.av.uniform_clips import get_single_frames_uniform as get_single_frames_uniform
-from loader.samples.decoding.webdataset_decoder import AVWebdatasetDecoder as AVWebdatasetDecoder
+from loader.samples.decoding.decoder import AVWebdatasetDecoder as AVWebdatasetDecoder

@@ -3,4 +3,4 @@ from loader.av.av_data import AVData as AVData
 from loader.av.av_decoder import AVDecoder as AVDecoder
 from loader.compat.probe_index import AVProbeIndex as AVProbeIndex
 from loader.format.media.metadata import AVMetadata as AVMetadata
-from loader.samples.decoding.webdataset_decoder import AVWebdatasetDecoder as AVWebdatasetDecoder
+from loader.samples.decoding.decoder import AVWebdatasetDecoder as AVWebdatasetDecoder

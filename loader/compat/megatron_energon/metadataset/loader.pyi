@@ -8,4 +8,4 @@ from loader import traverse_metadataset as traverse_metadataset
 from loader.compat.dataset_facts import EnergonDatasetType as EnergonDatasetType
 from loader.compat.dataset_facts import get_dataset_type as get_dataset_type
 from loader.compat.dataset_facts import prepare_metadataset as prepare_metadataset
-from loader.metadataset.plans.traverse import TraversedDatasetReference as TraversedDatasetReference
+from loader.metadataset.plans.plan_leaves import TraversedDatasetReference as TraversedDatasetReference

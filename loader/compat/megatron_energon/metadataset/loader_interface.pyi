@@ -5,7 +5,7 @@ from loader import EPath as EPath
 from loader import FileStore as FileStore
 from loader import WorkerConfig as WorkerConfig
 from loader import edataclass as edataclass
-from loader.metadataset.plans.traverse import TraversedDatasetReference as TraversedDatasetReference
+from loader.metadataset.plans.plan_leaves import TraversedDatasetReference as TraversedDatasetReference
 from loader.training.datasets.dataset_factory import DatasetSubset as DatasetSubset
 from loader.training.datasets.run_datasets import LoadedDatasets as _LoadedDatasets
 LoadedDatasetList = _LoadedDatasets

@@ -12,7 +12,7 @@ from ...contract.item_id import ItemId, samples_in
 from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
 from ...measuring.counts import Counts
-from ...measuring.measured_sizes import number_of
+from ...measuring.item_sources import number_of
 from ...measuring.recorder import register, skipped_items
 from .lane_schedule import LaneSchedule
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from loader.format.index.dataset_index import DatasetIndex
-from loader.format.index.locate_together import locate_together
-from loader.format.index.locations import SampleLocations, SampleLocator
+from loader.format.index.locations import SampleLocations, SampleLocator, locate_together
 from tests.unit.format.index.test_locations import indexed, numbers, parts_of
 
 

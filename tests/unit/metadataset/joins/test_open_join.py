@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from loader.errors import ConfigError, StorageError
-from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.files import open_join
 from loader.metadataset.joins.prepare_join import prepare_join
 from tests.unit.metadataset.joined_data import JoinedData, filling, skipping
 

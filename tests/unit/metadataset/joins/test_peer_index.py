@@ -12,7 +12,7 @@ import pytest
 
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
-from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.files import open_join
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from tests.unit.metadataset.joined_data import JoinedData, filling, skipping
 

@@ -13,7 +13,7 @@ from loader.metadataset.joins import (
     keys as sample_keys,
     prepare_join as prepare_join_module,
 )
-from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.files import open_join
 from loader.metadataset.joins.prepare_join import MemberReport, prepare_join
 from tests.unit.metadataset.joined_data import JoinedData, filling, skipping
 

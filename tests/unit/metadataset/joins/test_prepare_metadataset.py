@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError, StorageError
-from loader.metadataset.joins.files import JoinFiles
-from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.files import JoinFiles, open_join
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from tests.unit.metadataset.joined_data import JoinedData, filling, join_of, skipping
 

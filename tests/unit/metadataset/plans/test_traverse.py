@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError
-from loader.metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
+from loader.metadataset.plans.plan_leaves import TraversedDatasetReference, traverse_metadataset
 from loader.storage import EPath
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 

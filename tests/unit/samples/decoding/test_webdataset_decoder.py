@@ -9,7 +9,7 @@ import pytest
 
 from loader import ConfigError, SampleDecoder
 from loader.av import AVData, AVDecoder
-from loader.samples.decoding.webdataset_decoder import AVWebdatasetDecoder
+from loader.samples.decoding.decoder import AVWebdatasetDecoder
 
 
 def sound(samples: int = 800) -> bytes:

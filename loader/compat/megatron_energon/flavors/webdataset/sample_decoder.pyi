@@ -1,4 +1,4 @@
 # Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
 from loader import FileStoreDecoder as FileStoreDecoder
 from loader import SampleDecoder as SampleDecoder
-from loader.samples.decoding.webdataset_decoder import AVWebdatasetDecoder as AVWebdatasetDecoder
+from loader.samples.decoding.decoder import AVWebdatasetDecoder as AVWebdatasetDecoder

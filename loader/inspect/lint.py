@@ -17,7 +17,8 @@ from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
-from ..lint.report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
+from ..lint.report import LintPlan, LintProgress, LintReport, SampleCheck
+from ..lint.rule import Finding
 from ..storage import EPath, Storage, open_parent
 
 

@@ -14,8 +14,10 @@ from ..format.media.metadata import MediaMetadata, MediaMetadataReader
 from ..format.media.tables import read_media_filter
 from ..format.tar.names import split_member_name
 from ..storage import Storage
-from .report import Finding, LintProgress, LintReport, SampleCheck, take_pictures
+from .report import LintProgress, LintReport, SampleCheck, take_pictures
+from .rule import Finding, LintRule, LintRules
 from .samples import media_note
+from .shard import Shards
 
 _BY_NAME_OR_HEADER = MediaFilter(strategy="GLOB", patterns=("*",))
 
@@ -57,7 +59,7 @@ def lint_media_folder(
                 complete = done == len(known) and len(found) <= room
                 break
     except (ConfigError, FormatError) as error:
-        findings.append(Finding(code="E601", message=error.message))
+        findings.append(Finding(MediaFolders.E601, error.message))
     return LintReport(
         findings=tuple(findings),
         complete=complete,
@@ -76,22 +78,22 @@ def _faults(
     """Yield the faults of one file."""
     try:
         if not storage.exists(name):
-            yield Finding(code="E602", message="this file does not exist", shard=name)
+            yield Finding(MediaFolders.E602, "this file does not exist", shard=name)
             return
         with storage.open(name) as file:
             now = extract_media(FileRegion(file, 0, file.size_bytes), name, media_filter)
             data = file.read_at(0, file.size_bytes) if check is not None else b""
     except BrokenMedia as broken:
-        yield Finding(code="E604", message=str(broken), shard=name)
+        yield Finding(MediaFolders.E604, str(broken), shard=name)
         return
     except StorageError as error:
-        yield Finding(code="E109", message=error.message, shard=name)
+        yield Finding(Shards.E109, error.message, shard=name)
         return
     if now != metadata:
-        yield Finding(code="E603", message=_difference(metadata, now), shard=name)
+        yield Finding(MediaFolders.E603, _difference(metadata, now), shard=name)
     key, part = split_member_name(name) or ("", "")
     for _, message in check(key, {part: data}) if check is not None and part else ():
-        yield Finding(code="E604", message=message, shard=name)
+        yield Finding(MediaFolders.E604, message, shard=name)
 
 
 def _difference(was: MediaMetadata, now: MediaMetadata | None) -> str:
@@ -101,3 +103,36 @@ def _difference(was: MediaMetadata, now: MediaMetadata | None) -> str:
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     changes = [f"{name} is {new.get(name)}, and was {old.get(name)}" for name in names]
     return f"the file differs from its media metadata: {', '.join(changes)}"
+
+
+class MediaFolders(LintRules):
+    """The rules of folders of files."""
+
+    title = "Folders of files"
+    note = "`shard` is the path of the file."
+    kinds = ("folders of media files",)
+
+    E601 = LintRule(
+        "the media metadata of a folder cannot be read",
+        why="Sizes and durations of the files are unknown, so that code that needs them fails.",
+        action="`energon prepare-media` with the folder",
+        example="The media metadata is of a later version of the format, or damaged.",
+    )
+    E602 = LintRule(
+        "a file that has media metadata is missing",
+        why="Samples that reference the file fail to load.",
+        action="restore it, or `energon prepare-media` again",
+        example="`photos/3.png` was removed.",
+    )
+    E603 = LintRule(
+        "a file has changed since its media metadata was collected",
+        why="Batches that are planned by size or duration have other shapes than planned.",
+        action="`energon prepare-media` again",
+        example="`photos/3.png` was replaced by a picture of half the width.",
+    )
+    E604 = LintRule(
+        "a file cannot be read as the media type that its name or header states",
+        why="Samples that reference the file fail to load.",
+        action="replace it",
+        example="`photos/3.png` is the error page of a web server.",
+    )

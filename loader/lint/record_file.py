@@ -12,7 +12,9 @@ from ..format.binidx.token_file import TokenFile
 from ..format.documents.providers import format_of
 from ..storage import Storage
 from .jsonl import JsonlLint
-from .report import Finding, LintProgress, LintReport
+from .report import LintProgress, LintReport
+from .rule import Finding, LintRule, LintRules
+from .shard import Shards
 from .task import RunningLint
 
 _SEQUENCES_AT_ONCE = 1 << 20
@@ -78,15 +80,15 @@ def _lint_tokens(storage: Storage, name: str, *, every_sample: bool) -> Generato
         file = TokenFile(storage, name)
     except FormatError as error:
         outside = error.shard == storage.path(name) and "sequence" in error.message
-        code = "E412" if outside else "E411"
-        yield 0, 1, Finding(code=code, message=_in_one_line(error), shard=name)
+        rule = ColumnFiles.E412 if outside else ColumnFiles.E411
+        yield 0, 1, Finding(rule, _in_one_line(error), shard=name)
         return 0
     except EnergonError as error:
-        yield 0, 1, Finding(code="E109", message=error.message, shard=name)
+        yield 0, 1, Finding(Shards.E109, error.message, shard=name)
         return 0
     count, total = len(file), file.header.size_bytes
     if not count:
-        yield total, total, Finding(code="E416", message="the index has no sequences", shard=name)
+        yield total, total, Finding(ColumnFiles.E416, "the index has no sequences", shard=name)
         return 0
     yield from _check_documents(file, total)
     if every_sample:
@@ -96,13 +98,13 @@ def _lint_tokens(storage: Storage, name: str, *, every_sample: bool) -> Generato
             try:
                 start, size = file.spans(numbers)
             except FormatError as error:
-                yield 0, total, Finding(code="E412", message=error.message, shard=name)
+                yield 0, total, Finding(ColumnFiles.E412, error.message, shard=name)
                 return count
             used = max(used, int((start + size).max()))
             yield (first + len(numbers)) * total // count, total, None
         if used < file.size_bytes:
             found = f"{file.size_bytes - used:,} bytes after the last sequence; the index may be of an earlier file"
-            yield total, total, Finding(code="W413", message=found, shard=name, offset=used)
+            yield total, total, Finding(ColumnFiles.W413, found, shard=name, offset=used)
     return count
 
 
@@ -110,7 +112,7 @@ def _check_documents(file: TokenFile, total: int) -> Iterator[Step]:
     starts = file.documents
     if len(starts) and not ((np.diff(starts) >= 0).all() and starts[0] >= 0 and starts[-1] <= len(file)):
         found = f"the document starts do not ascend from 0 to {len(file):,}"
-        yield 0, total, Finding(code="E411", message=found, shard=file.name)
+        yield 0, total, Finding(ColumnFiles.E411, found, shard=file.name)
 
 
 def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Generator[Step, None, int]:
@@ -121,14 +123,14 @@ def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Generator[
     try:
         file = RowFile(storage, name)
     except FormatError as error:
-        yield 0, 1, Finding(code="E414", message=_in_one_line(error), shard=name)
+        yield 0, 1, Finding(ColumnFiles.E414, _in_one_line(error), shard=name)
         return 0
     except EnergonError as error:
-        yield 0, 1, Finding(code="E109", message=error.message, shard=name)
+        yield 0, 1, Finding(Shards.E109, error.message, shard=name)
         return 0
     total = max(1, sum(file.group_bytes))
     if not len(file):
-        yield total, total, Finding(code="E416", message="the file has no rows", shard=name)
+        yield total, total, Finding(ColumnFiles.E416, "the file has no rows", shard=name)
         return 0
     large = [number for number, size_bytes in enumerate(file.group_bytes) if size_bytes > CACHED_BYTES]
     if large:
@@ -136,7 +138,7 @@ def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Generator[
             f"row group {large[0]} has {file.group_bytes[large[0]]:,} bytes, the cache {CACHED_BYTES:,}; "
             "shuffled reading decodes it again for many samples: write smaller row groups"
         )
-        yield 0, total, Finding(code="W415", message=found, shard=name)
+        yield 0, total, Finding(ColumnFiles.W415, found, shard=name)
     if every_sample:
         done = 0
         with RowGroups(storage, name) as groups:
@@ -145,7 +147,7 @@ def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Generator[
                 try:
                     groups.decode(number)
                 except FormatError as error:
-                    finding = Finding(code="E414", message=_in_one_line(error), shard=name)
+                    finding = Finding(ColumnFiles.E414, _in_one_line(error), shard=name)
                 done += size_bytes
                 yield done, total, finding
     return len(file)
@@ -153,3 +155,51 @@ def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Generator[
 
 def _in_one_line(error: FormatError) -> str:
     return f"{error.message}; {error.hint}" if error.hint else error.message
+
+
+class ColumnFiles(LintRules):
+    """The rules of token files and Parquet files."""
+
+    title = "Token files and Parquet files"
+    note = "`shard` is the name of the file."
+    kinds = ("token files",)
+
+    E411 = LintRule(
+        "the index of a token file is missing or damaged",
+        why="The positions of the sequences are unknown, so that no loader opens the file.",
+        action="copy both files of the pair again",
+        example="The `.idx` file is that of another program, or truncated.",
+    )
+    E412 = LintRule(
+        "a sequence is outside of its token file",
+        why="The sequence would have tokens that are not in the file.",
+        action="copy both files of the pair again: one is truncated, or they do not belong together",
+        example="The copy of the `.bin` file stopped halfway.",
+    )
+    W413 = LintRule(
+        "bytes of a token file belong to no sequence",
+        why="These tokens are never loaded.",
+        action="check that the `.idx` file is not of an earlier `.bin` file",
+        example="Tokens were appended to the `.bin` file, and the `.idx` file is the old one.",
+    )
+    E414 = LintRule(
+        "a Parquet file is damaged",
+        why="Rows of the file fail to load, or all do.",
+        action="copy or write it again",
+        example="A download stopped before the footer of the file.",
+        kinds=("Parquet files", "folders of JSONL or Parquet files"),
+    )
+    W415 = LintRule(
+        "a row group of a Parquet file is larger than the cache of decoded rows",
+        why="Shuffled reading decodes the row group many times, so that loading is slow.",
+        action="write smaller row groups: shuffled reading decodes this one many times",
+        example="The file was written with one row group of 4 GB.",
+        kinds=("Parquet files",),
+    )
+    E416 = LintRule(
+        "a token file or Parquet file has no samples",
+        why="A loader of the file stops with an error.",
+        action="find the cause, or remove the file from the metadataset",
+        example="A filter removed every row.",
+        kinds=("token files", "Parquet files"),
+    )

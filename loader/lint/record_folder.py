@@ -19,9 +19,12 @@ from ..format.index.layout import ShardEntry
 from ..format.jsonl.lines import LineBlock
 from ..format.records.record_file import RecordFile, open_record_file, read_record
 from ..storage import ReadableFile
-from .record_file import lint_record_file
-from .report import Finding, SampleCheck
-from .shard import required_parts
+from .jsonl import JsonlFiles, fault_of_line
+from .record_file import ColumnFiles, lint_record_file
+from .report import SampleCheck
+from .rule import Finding
+from .samples import Samples, required_parts, sample_findings
+from .shard import Shards
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,7 +56,7 @@ class RecordShardLint:
         """Return the findings of a file."""
         storage = self._dataset.storage
         if not storage.exists(shard.name):
-            return [Finding(code="E101", message="the file is missing", shard=shard.name)]
+            return [Finding(Shards.E101, "the file is missing", shard=shard.name)]
         changed = list(self._changes(shard))
         report = lint_record_file(storage, shard.name, level=self.level, max_findings=self.max_findings)
         findings = [*changed, *(replace(finding, shard=shard.name) for finding in report.findings)]
@@ -68,16 +71,16 @@ class RecordShardLint:
             now = self._dataset.storage.stat(shard.name)
             if now.size_bytes != shard.size_bytes:
                 message = f"it had {shard.size_bytes:,} bytes, now {now.size_bytes:,}; run energon prepare again"
-                yield Finding(code="E102", message=message, shard=shard.name)
+                yield Finding(Shards.E102, message, shard=shard.name)
                 return
             if shard.was_touched(now):
-                yield Finding(code="W103", message="the file was touched or copied", shard=shard.name)
+                yield Finding(Shards.W103, "the file was touched or copied", shard=shard.name)
             samples = len(open_record_file(self._dataset.storage, shard.name))
         except EnergonError:
             return  # reported by the lint of the file
         if samples != shard.samples:
             message = f"the dataset has {shard.samples:,} samples of this file, the file {samples:,}"
-            yield Finding(code="E105", message=f"{message}; run energon prepare again", shard=shard.name)
+            yield Finding(Shards.E105, f"{message}; run energon prepare again", shard=shard.name)
 
     def _missing_columns(self, shard: ShardEntry) -> Iterator[Finding]:
         """Yield a finding for each required field whose column no sample of the file has."""
@@ -86,7 +89,7 @@ class RecordShardLint:
             if not set(alternatives) & set(columns):
                 needed, found = " or ".join(alternatives), ", ".join(columns)
                 message = f"field {field!r} needs part {needed}; the samples of this file have {found}"
-                yield Finding(code="E301", message=message, shard=shard.name, part=alternatives[0])
+                yield Finding(Samples.E301, message, shard=shard.name, part=alternatives[0])
 
     def _faulty_samples(self, shard: ShardEntry, check: SampleCheck) -> Iterator[Finding]:
         try:
@@ -99,7 +102,7 @@ class RecordShardLint:
             for number in range(shard.samples):
                 if str(number) not in excluded.get(shard.name, ()):
                     parts = read_record(file, opened, number, max_json_bytes=_limit_of(check))
-                    yield from _faults(parts, shard.name, number, check)
+                    yield from sample_findings(check, str(number), parts, shard=shard.name)
 
 
 def value_check(file: RecordFile, check: SampleCheck) -> SampleCheck:
@@ -123,22 +126,15 @@ def lint_record(file: RecordFile, opened: ReadableFile, number: int, check: Samp
             (offset,), _ = file.spans(np.array([number]))
             for line in LineBlock(b"".join(parts.values()), int(offset), 0, name).examine():
                 if line.fault is not None:
-                    code, expected = ("E403", "one JSON object") if line.is_utf8 else ("E404", "UTF-8")
+                    rule, expected = fault_of_line(line)
                     message = f"the line is not {expected}: {line.fault}"
-                    yield Finding(code=code, message=message, shard=name, key=str(number), offset=line.offset)
+                    yield Finding(rule, message, shard=name, key=str(number), offset=line.offset)
                     return
     except FormatError as error:
-        code = "E403" if file.decodes else "E414"
-        yield Finding(code=code, message=error.message, shard=name, key=str(number), offset=error.offset)
+        rule = JsonlFiles.E403 if file.decodes else ColumnFiles.E414
+        yield Finding(rule, error.message, shard=name, key=str(number), offset=error.offset)
         return
-    yield from _faults(parts, name, number, check)
-
-
-def _faults(parts: Mapping[str, Any], shard: str, number: int, check: SampleCheck) -> Iterator[Finding]:
-    for part, message in check(str(number), parts):
-        code = "E307" if part is None else "E302" if part in parts else "E301"
-        code = "W310" if isinstance(parts.get(part or ""), LargePart) else code
-        yield Finding(code=code, message=message, shard=shard, key=str(number), part=part)
+    yield from sample_findings(check, str(number), parts, shard=name)
 
 
 def _limit_of(check: SampleCheck) -> int | None:

@@ -9,29 +9,17 @@ from contextlib import suppress
 from ..accounting.part_sets import PartSets
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
-from ..dataset.tar import tar_index
 from ..errors import ConfigError, EnergonError, FormatError, StorageError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
 from ..format.index.layout import ShardEntry
 from ..format.nv_meta import INDEX_SQLITE
-from .metadata import (
-    check_config,
-    check_duplicate_keys,
-    check_filters,
-    check_left_files,
-    check_part_names,
-    check_split,
-    check_sqlite,
-    unreadable_dataset,
-)
+from .metadata import DatasetFiles, unreadable_dataset
 from .record_folder import RecordShardLint
-from .report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
+from .report import LintPlan, LintProgress, LintReport, SampleCheck
+from .rule import Finding
 from .samples import media_note
 from .task import DecodeTasks, LintChecker, LintTask, RunningLint
-
-_STALE = frozenset(("E005", "E101", "E102", "E104", "E105", "E109"))
-"""Findings about a shard after which the index may have wrong offsets, so that every part would fail to decode."""
 
 
 def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] | None = None) -> LintReport:
@@ -57,7 +45,7 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
         if unknown is None:
             lint.check(dataset)
     except FormatError as error:
-        lint.add([unreadable_dataset(error, code="E005")])
+        lint.add([unreadable_dataset(error, DatasetFiles.E005)])
     except (ConfigError, StorageError) as error:
         lint.add([unreadable_dataset(error)])
     if unknown is not None:
@@ -100,21 +88,20 @@ class _Lint(RunningLint):
         if dataset.traits.are_records:
             self._check_records(dataset)
             return
-        sqlite_findings = list(check_sqlite(dataset))
-        self.add([*check_left_files(dataset)])
-        self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
-        self.add([*check_duplicate_keys(tar_index(dataset)), *check_part_names(tar_index(dataset))])
+        self.check_dataset(dataset, "tar shards")
         shards = _shards_to_check(dataset, plan.split_parts)
         check = self._sample_check(dataset)
         self.media_note = media_note(dataset.index.part_names, plan.level, check)
-        has_sqlite = dataset.storage.exists(INDEX_SQLITE) and not sqlite_findings
+        has_sqlite = dataset.storage.exists(INDEX_SQLITE) and not any(
+            each.rule is DatasetFiles.E006 for each in self.findings
+        )
         numbers = self._numbers if has_sqlite else {}
         checker = LintChecker(plan, check, _readable_config(dataset), numbers)
         total = sum(shard.samples for shard in shards)
         self.shards, self.samples = len(shards), total
         self._run(checker, [LintTask(shard) for shard in shards], 0 if check else len(shards))
         if check is not None:
-            stale = {finding.shard for finding in self.findings if finding.code in _STALE}
+            stale = {finding.shard for finding in self.findings if finding.rule.hides_samples}
             fresh = [shard for shard in shards if shard.name not in stale]
             self.samples = sum(shard.samples for shard in fresh)
             self._run(checker, DecodeTasks(fresh), self.samples)
@@ -122,8 +109,7 @@ class _Lint(RunningLint):
     def _check_records(self, dataset: Dataset) -> None:
         """Check the metadata, and each file of numbered samples."""
         plan = self._plan
-        self.add([*check_left_files(dataset)])
-        self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset)])
+        self.check_dataset(dataset, "folders of JSONL or Parquet files")
         shards = _shards_to_check(dataset, plan.split_parts)
         config = _readable_config(dataset)
         is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
@@ -161,7 +147,7 @@ class _Lint(RunningLint):
         check = plan.make_sample_check(_readable_config(dataset), dataset.documents.folder)
         unchecked = getattr(check, "unchecked", None)
         if unchecked:
-            self.add([Finding(code="W009", message=unchecked)])
+            self.add([Finding(DatasetFiles.W009, unchecked)])
         return check
 
 

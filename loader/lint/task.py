@@ -14,15 +14,22 @@ from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.tar import tar_index
-from ..errors import ConfigError
+from ..errors import ConfigError, EnergonError, FormatError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.layout import ShardEntry
+from ..format.index.shard_index import index_shard
 from ..format.worker_pool import run_in_workers
-from .report import CheckedTask, Finding, LintPlan, LintProgress, PictureCounts, SampleCheck, take_pictures
-from .samples import SampleLint
-from .shard import check_shard, required_parts
+from .metadata import DatasetFiles
+from .report import CheckedTask, LintPlan, LintProgress, PictureCounts, SampleCheck, take_pictures
+from .rule import Finding, Kind, ScannedShard
+from .samples import SampleLint, Samples, required_parts
+from .shard import Shards, compare_file, read_all
+from .split import Split
 
 _SAMPLES_AT_ONCE = 256
+
+RULES_OF_DATASETS = (DatasetFiles, Split, Samples, Shards)
+"""The groups whose checks run on datasets and their shards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +118,51 @@ class LintChecker:
             index = tar_index(self._dataset)
             findings = list(self._samples.findings(self._dataset.storage, index, task.shard, kept))
             return CheckedTask(findings, take_pictures(self._samples.check), self._samples.count_media(index, kept))
-        found = check_shard(
-            self._dataset.storage,
-            tar_index(self._dataset),
-            task.shard,
-            self._config,
-            read_bytes=self._plan.level == "bytes",
-            sqlite_number=self._sqlite_numbers.get(task.shard.name),
-        )
-        return CheckedTask(
-            [finding for finding in found if not (finding.is_sample and finding.key in excluded)], Counter()
-        )
+        findings = [
+            finding for finding in self._of_headers(task.shard) if not (finding.is_sample and finding.key in excluded)
+        ]
+        return CheckedTask(findings, Counter())
+
+    def _of_headers(self, shard: ShardEntry) -> Iterator[Finding]:
+        storage = self._dataset.storage
+        info, changes = compare_file(storage, shard)
+        yield from changes
+        if info is None:
+            return
+
+        def scan() -> ScannedShard:
+            return ScannedShard(
+                storage=storage,
+                info=info,
+                headers=index_shard(storage, shard.name),
+                config=self._config,
+                index=tar_index(self._dataset),
+                entry=shard,
+                sqlite_number=self._sqlite_numbers.get(shard.name),
+            )
+
+        yield from check_headers(shard.name, scan, "tar shards", read_bytes=self._plan.level == "bytes")
+
+
+def check_headers(name: str, scan: Callable[[], ScannedShard], kind: Kind, *, read_bytes: bool) -> Iterator[Finding]:
+    """Scan the headers of a shard and run all their checks; damage of the shard is a finding.
+
+    Args:
+        name: Name of the shard.
+        scan: Function that reads the headers.
+        kind: Kind of the data.
+        read_bytes: Read the contents too, to find bytes that the disk cannot read.
+    """
+    try:
+        shard = scan()
+        for rules in RULES_OF_DATASETS:
+            yield from rules.check_shard(shard, kind)
+        if read_bytes:
+            read_all(shard.storage, name)
+    except FormatError as error:
+        yield Finding(Shards.E104, error.message, shard=name, offset=error.offset)
+    except EnergonError as error:
+        yield Finding(Shards.E109, error.message, shard=name)
 
 
 # A running lint: its findings so far, up to a maximum, and its progress.
@@ -159,6 +200,11 @@ class RunningLint:
         if self._max_findings is not None and len(self.findings) > self._max_findings:
             del self.findings[self._max_findings :]
             self.complete = False
+
+    def check_dataset(self, dataset: Dataset, kind: Kind) -> None:
+        """Run the checks of a dataset as a whole."""
+        for rules in RULES_OF_DATASETS:
+            self.add([*rules.check_dataset(dataset, kind)])
 
     def take(self, checked: CheckedTask) -> None:
         """Add the result of a task."""

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cached_property import cached_property
-from ..dataset.unprepared.scan import ShardSummary, join_summaries, summarize_shard
+from ..dataset.unprepared.scan import ShardSummary, UnpreparedDataset, join_summaries, summarize_shard
 from ..dataset.unprepared.tar_folder import TarFolder
 from ..dataset.unprepared.tar_index import TarIndex
-from ..errors import EnergonError, FormatError
+from ..errors import EnergonError
 from ..format.index.layout import Layout
 from ..format.index.shard_index import index_shard
 from ..format.prepare.shards import compressed_warning
 from ..storage import FileInfo, Storage
-from .metadata import check_duplicate_keys, check_part_names, unreadable_dataset
-from .report import CheckedTask, Finding, LintProgress, LintReport, SampleCheck, take_pictures
+from .metadata import unreadable_dataset
+from .report import CheckedTask, LintProgress, LintReport, SampleCheck, take_pictures
+from .rule import Finding, ScannedShard
 from .samples import SampleLint, media_note
-from .shard import check_archive, check_parts, read_all
-from .task import DecodeTasks, LintTask, RunningLint
+from .shard import Shards
+from .task import DecodeTasks, LintTask, RunningLint, check_headers
 
 
 def lint_tars(
@@ -50,7 +51,7 @@ def lint_tars(
     if not tars.is_file:
         lint.add([unreadable_dataset(tars.not_prepared)])
     if tars.compressed:
-        lint.add([Finding(code="W106", message=compressed_warning(tars.compressed))])
+        lint.add([Finding(Shards.W106, compressed_warning(tars.compressed))])
     index = lint.check_headers(read_bytes=read_bytes, reports=check is None)
     if index is not None and check is not None:
         lint.decode(index, check)
@@ -91,7 +92,7 @@ class _TarLint(RunningLint):
         if not self.complete:
             return None
         index = join_summaries(self._tars, [summaries[number] for number in sorted(summaries)])
-        self.add([*check_duplicate_keys(index), *check_part_names(index)])
+        self.check_dataset(UnpreparedDataset(self._tars, index, complete=True), "unprepared tar files")
         return index
 
     def decode(self, index: TarIndex, check: SampleCheck) -> None:
@@ -113,19 +114,16 @@ class _HeaderCheck:
     read_bytes: bool
 
     def __call__(self, shard: FileInfo) -> tuple[ShardSummary | None, list[Finding]]:
-        name = shard.name
-        findings: list[Finding] = []
-        try:
-            scanned = index_shard(self.storage, name, info=shard)
-            findings += check_parts(name, scanned, None)
-            findings += check_archive(self.storage, shard, scanned)
-            if self.read_bytes:
-                read_all(self.storage, name)
-        except FormatError as error:
-            return None, [*findings, Finding(code="E104", message=error.message, shard=name, offset=error.offset)]
-        except EnergonError as error:
-            return None, [*findings, Finding(code="E109", message=error.message, shard=name)]
-        return summarize_shard(shard, scanned), findings
+        scans: list[ScannedShard] = []
+
+        def scan() -> ScannedShard:
+            headers = index_shard(self.storage, shard.name, info=shard)
+            scans.append(ScannedShard(storage=self.storage, info=shard, headers=headers))
+            return scans[0]
+
+        findings = list(check_headers(shard.name, scan, "unprepared tar files", read_bytes=self.read_bytes))
+        is_whole = scans and not any(finding.rule.hides_samples for finding in findings)
+        return summarize_shard(shard, scans[0].headers) if is_whole else None, findings
 
 
 class _DecodeCheck:
@@ -150,5 +148,5 @@ class _DecodeCheck:
             found = list(self._samples.findings(self._storage, self._index, task.shard, samples))
             decoded_media = self._samples.count_media(self._index, samples)
         except EnergonError as error:  # the shard changed since its headers were checked
-            found = [Finding(code="E109", message=error.message, shard=task.shard.name)]
+            found = [Finding(Shards.E109, error.message, shard=task.shard.name)]
         return CheckedTask(found, take_pictures(self._samples.check), decoded_media)

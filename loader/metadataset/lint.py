@@ -16,7 +16,8 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
 from ..lint.record_file import lint_record_file
-from ..lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts
+from ..lint.report import LintPlan, LintProgress, LintReport, PictureCounts
+from ..lint.rule import Finding, LintRule, LintRules
 from ..lint.run import lint_dataset
 from ..storage import open_parent
 from .documents.leaf_plan import JoinMember, LeafPlan
@@ -95,14 +96,14 @@ class _MetadatasetLint:
 
     def check(self, planned: PlannedSplits) -> None:
         """Check the documents, then the paths in them, then the datasets."""
-        self._add(Finding(code="E501", message=str(fault)) for fault in planned.faults)
+        self._add(Finding(Metadatasets.E501, str(fault)) for fault in planned.faults)
         for name, tree in planned.trees.items():
-            self._add(Finding(code="W503", message=f"split {name!r}: {found}") for found in find_repeated_leaves(tree))
+            self._add(Finding(Metadatasets.W503, f"split {name!r}: {found}") for found in find_repeated_leaves(tree))
             for leaf in tree.leaves():
                 self._add(self._check_leaf(leaf))
             existing = {ref.path for ref in self._used}
             units = self._units.faults(leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing)
-            self._add(Finding(code="W508", message=f"split {name!r}: {found}") for found in units)
+            self._add(Finding(Metadatasets.W508, f"split {name!r}: {found}") for found in units)
         self._add(_shared_with_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
         for dataset, work in self._work.items():
@@ -146,7 +147,7 @@ class _MetadatasetLint:
             try:
                 self._counter.count_rows(leaf.join)
             except EnergonError as error:
-                yield Finding(code="E505", message=f"{leaf.place}: {_in_one_line(error)}")
+                yield Finding(Metadatasets.E505, f"{leaf.place}: {_in_one_line(error)}")
                 return
         try:
             self._counter.count(leaf)
@@ -165,12 +166,12 @@ class _MetadatasetLint:
                     leaf.request.subset,
                 )
                 path = "" if place else f"{leaf.path}: "
-                yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {path}{error.message}"))
+                yield from self._once(about, Finding(Metadatasets.E504, f"{leaf.place}: {path}{error.message}"))
         except EnergonError as error:
             if leaf.filter is not None:  # otherwise found with the dataset
                 yield from self._once(
                     ("filter", leaf.path, leaf.filter),
-                    Finding(code="E504", message=f"{leaf.place}: {_in_one_line(error)}"),
+                    Finding(Metadatasets.E504, f"{leaf.place}: {_in_one_line(error)}"),
                 )
 
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
@@ -180,7 +181,7 @@ class _MetadatasetLint:
         except EnergonError as error:
             fault = error.message
         if fault is not None:
-            return Finding(code="E502", message=f"{dataset.place}.path: {fault}")
+            return Finding(Metadatasets.E502, f"{dataset.place}.path: {fault}")
         ref = dataset.ref
         used = replace(ref, split_config=ref.split_file, dataset_config=ref.dataset_file)
         self._used.setdefault(used, {})[dataset.split_part] = None
@@ -194,7 +195,7 @@ class _MetadatasetLint:
             try:
                 self._open_aux(ref)
             except EnergonError as error:
-                yield Finding(code="E506", message=f"{dataset.place}.aux.{name}: {ref.path}: {_in_one_line(error)}")
+                yield Finding(Metadatasets.E506, f"{dataset.place}.aux.{name}: {ref.path}: {_in_one_line(error)}")
 
     def _once(self, about: object, finding: Finding) -> Iterator[Finding]:
         if about not in self._reported:
@@ -245,7 +246,7 @@ def _shared_with_training(planned: PlannedSplits) -> Iterator[Finding]:
     for name, other in product(training, planned.trees):
         if other not in training:
             for found in find_shared_leaves(planned.trees[name], planned.trees[other]):
-                yield Finding(code="W507", message=f"splits {name!r} and {other!r}: {found}")
+                yield Finding(Metadatasets.W507, f"splits {name!r} and {other!r}: {found}")
 
 
 def _in_one_line(error: EnergonError) -> str:
@@ -322,3 +323,63 @@ def _columns(ref: DatasetRef) -> tuple[str, ...] | None:
         return tuple(column_names(folder_at(ref).storage))
     except EnergonError:
         return None
+
+
+class Metadatasets(LintRules):
+    """The rules of metadatasets."""
+
+    title = "Metadatasets"
+    note = (
+        "The message starts with the place in the document, `splits.train.blend[2].path`. For a nested "
+        "document, it starts with the file."
+    )
+    kinds = ("metadatasets",)
+
+    E501 = LintRule(
+        "a metadataset is invalid",
+        why="No loader opens the document.",
+        action="correct it; only then are the datasets of its splits checked",
+        example="`weigth: 2` instead of `weight: 2`.",
+    )
+    E502 = LintRule(
+        "a dataset of a metadataset is missing or not prepared",
+        why="No loader opens the split that references it.",
+        action="correct the path, or prepare that dataset",
+        example="A path is relative to the document, and the document was moved.",
+    )
+    W503 = LintRule(
+        "a metadataset reaches the same samples twice",
+        why="These samples count twice, so that the mix is another one than the weights state.",
+        action="remove one reference, or use subsets that do not overlap; none, if both should count",
+        example="A nested metadataset contains a dataset that the outer one also lists.",
+    )
+    E504 = LintRule(
+        "a dataset of a metadataset has no samples to read, or lacks the requested split part",
+        why="The blend would wait for a sample that never comes, so loaders refuse it.",
+        action="correct `split_part` or `subset`",
+        example="`split_part: val` of a dataset that was prepared with `--split-ratio 1,0,0`.",
+    )
+    E505 = LintRule(
+        "a join is not prepared, or its datasets have changed since",
+        why="The rows of the join are those of other samples, or unknown.",
+        action="`energon prepare` with the metadataset that contains the join",
+        example="A member of the join was prepared again with more shards.",
+    )
+    E506 = LintRule(
+        "an auxiliary store cannot be opened",
+        why="Cookers that read from the store fail for every sample.",
+        action="correct its path; for a folder of plain files, write `filesystem://` and its path",
+        example="`aux: {images: ../images}` names a folder of plain files.",
+    )
+    W507 = LintRule(
+        "a training split and another split share samples",
+        why="The validation loss is too low, since the model has seen these samples.",
+        action="correct `split_part` or `subset`; none, if you evaluate the model on training data",
+        example="`splits.val` lists a dataset with `split_part: train`.",
+    )
+    W508 = LintRule(
+        "the unit of a blend is misspelt, or no column of some of its datasets",
+        why="Loaders refuse the blend, unless the task encoder has a metric of this name.",
+        action="correct `blend_weight_unit`, or write the column; none, if the task encoder has a metric of this name",
+        example="`blend_weight_unit: tokns`, where the datasets have a column `tokens`.",
+    )

@@ -36,9 +36,8 @@ from ...format.documents.dataset_config import DatasetConfig
 from ...format.records.folder_index import RecordIndex
 from ...format.tar.names import encode_name
 from ...lint.record_folder import lint_record, value_check
-from ...lint.report import Finding
-from ...lint.samples import SampleLint
-from ...lint.shard import check_parts, required_parts
+from ...lint.rule import Finding, ScannedShard
+from ...lint.samples import SampleLint, Samples, required_parts
 from ...samples.building.check import DecodeCheck
 from ...storage import EPath
 from ..stats import Distribution, StatsRequest, collect_stats, compute_values, estimate_values, value_names
@@ -286,7 +285,9 @@ def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Find
     folder = open_dataset(address).folder
     entry = next(one for one in tar_index(folder).shards if one.name == shard)
     found: dict[str, list[Finding]] = {}
-    for finding in check_parts(shard, tar_index(folder).shard_index(entry), _readable_config(folder)):
+    headers, config = tar_index(folder).shard_index(entry), _readable_config(folder)
+    scanned = ScannedShard(storage=folder.storage, info=entry.info, headers=headers, config=config)
+    for finding in Samples.check_shard(scanned, "tar shards"):
         found.setdefault(finding.key or "", []).append(finding)
     return found
 

@@ -82,8 +82,8 @@ def show_lint(
     from loader.inspect import print_part_sets
     from loader.lint import FindingGroup, group_findings
 
-    from ..console import show_note
-    from ..links import supports_links
+    from ...console import show_note
+    from ...links import supports_links
 
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
@@ -143,7 +143,7 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
     from loader.errors import escape_controls
     from loader.inspect import exclusion_advice, plural
 
-    from ..console import show_note
+    from ...console import show_note
 
     if fixed is not None:
         excluded = f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}"
@@ -175,7 +175,7 @@ def _amount(request: LintRequest, report: LintReport) -> str:
 
 def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, str | None], str | None]:
     """Return a function that returns the URL of a shard of a dataset, or of a path; None where links are not shown."""
-    from ..links import file_url, supports_links
+    from ...links import file_url, supports_links
 
     if not supports_links(console.file):
         return lambda _dataset, _name: None
@@ -201,7 +201,7 @@ def _lines(
 
     from loader.errors import escape_controls
 
-    from ..settings import name_program
+    from ...settings import name_program
 
     finding = group.first
     where = _place(finding) if len(group.places) == 1 else _places(group)

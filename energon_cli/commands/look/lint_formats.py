@@ -12,8 +12,8 @@ import click
 from loader import __version__
 from loader.errors import escape_controls
 
-from ..console import output_console, print_json
-from .report import lint_document, show_lint
+from ...console import output_console, print_json
+from .lint_text import lint_document, show_lint
 
 if TYPE_CHECKING:
     from loader.inspect import ExcludedSamples, LintRequest

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..command import energon_command
-from ..dataset_path import check_ref, dataset_options
-from ..options import shared_options
+from ...command import energon_command
+from ...dataset_path import check_ref, dataset_options
+from ...options import shared_options
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
@@ -103,7 +103,7 @@ def lint(
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken
 
-    from .formats import LintOutput
+    from .lint_formats import LintOutput
 
     # Check one path after the other; the output prints findings at once, or collects them.
     output = LintOutput(
@@ -150,7 +150,7 @@ def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintRepor
     from loader.errors import ConfigError
     from loader.inspect import run_lint
 
-    from ..progress import ProgressBar
+    from ...progress import ProgressBar
 
     with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
         try:

@@ -10,7 +10,7 @@ from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..dataset.dataset import Dataset
 from ..dataset.exclusions.change import exclude_names
 from ..dataset.opening import folder_at
-from ..dataset.unprepared.tar_folder import find_tars, is_prepared, is_unprepared
+from ..dataset.unprepared.tar_folder import is_prepared, is_unprepared
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
@@ -75,14 +75,6 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         StorageError: A metadataset cannot be read.
     """
     ref = request.ref
-    path = data_path(ref.path)
-    if is_record_file(path):
-        from ..lint.record_file import lint_record_file
-
-        storage, name = open_parent(path)
-        return lint_record_file(
-            storage, name, level=request.level, max_findings=request.max_findings, on_progress=on_progress
-        )
     make_check = partial(_make_check, trust_code=ref.trust_code, max_json_bytes=request.max_json_bytes)
     plan = LintPlan(
         ref=ref,
@@ -92,45 +84,28 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         max_findings=request.max_findings,
         make_sample_check=make_check,
     )
+    path = data_path(ref.path)
+    if is_record_file(path):
+        from ..lint.record_file import lint_record_file
+
+        file = open_parent(path)
+        return lint_record_file(*file, level=plan.level, max_findings=plan.max_findings, on_progress=on_progress)
     if is_metadataset(ref.path):
         from ..metadataset.lint import lint_metadataset
         from ..stores.aux_store import open_aux_store
 
         return lint_metadataset(plan, open_aux=open_aux_store, on_progress=on_progress)
-    storage = ref.storage()
-    if not is_tar_file(ref.path) and is_only_media_folder(storage):
-        from ..lint.media_folder import lint_media_folder
+    from ..lint.media_folder import lint_media_folder
+    from ..lint.run import lint_dataset, lint_tars
 
-        check = make_check(None, "") if request.level == "decode" else None
-        return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
-    if is_tar_file(ref.path) or is_unprepared(storage, ref):
-        return _lint_unprepared(request, make_check, on_progress)
-    from ..lint.run import lint_dataset
-
-    return lint_dataset(plan, on_progress=on_progress)
-
-
-def _lint_unprepared(
-    request: LintRequest,
-    make_check: Callable[[DatasetConfig | None, str], SampleCheck],
-    on_progress: Callable[[LintProgress], None] | None,
-) -> LintReport:
-    from ..lint.metadata import unreadable_dataset
-    from ..lint.unprepared import lint_tars
-
-    try:
-        tars = find_tars(request.ref.path)
-    except EnergonError as error:
-        found = (unreadable_dataset(error),)
-        return LintReport(findings=found, complete=True, shards=0, samples=0, seconds=0.0)
-    return lint_tars(
-        tars,
-        read_bytes=request.level == "bytes",
-        check=make_check(None, "") if request.level == "decode" else None,
-        workers=request.workers,
-        max_findings=request.max_findings,
-        on_progress=on_progress,
-    )
+    linter = lint_dataset
+    if is_tar_file(ref.path):
+        linter = lint_tars
+    elif is_only_media_folder(storage := ref.storage()):
+        linter = lint_media_folder
+    elif is_unprepared(storage, ref):
+        linter = lint_tars
+    return linter(plan, on_progress=on_progress)
 
 
 def is_only_media_folder(storage: Storage) -> bool:

@@ -2,57 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 
 from ..accounting.large_parts import CHECKED_JSON_BYTES
-from ..errors import FormatError, StorageError
+from ..errors import FormatError
 from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
 from ..format.jsonl.lines import BYTE_ORDER_MARK, ExaminedLine, LineBlock, line_blocks
 from ..storage import ReadableFile, Storage
-from .report import LintProgress
 from .rule import Finding, LintRule, LintRules
+from .running import RunningLint
 from .samples import Samples
-from .shard import Shards
-from .task import RunningLint
 
 _OFFSETS_AT_ONCE = 1 << 20
 
 
-class JsonlLint(RunningLint):
-    """A running lint of a JSONL file.
+class JsonlCheck:
+    """A check of a JSONL file.
 
     Args:
+        lint: The lint that takes the findings, and counts the samples that the index or the lines have.
         storage: The folder of the file.
         name: Name of the file in it.
-        max_findings: Number of findings to stop at; None finds all.
-        on_progress: Called after each block of lines, with numbers of bytes.
-
-    Attributes:
-        samples: Number of samples that the index or the lines have.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        name: str,
-        *,
-        max_findings: int | None,
-        on_progress: Callable[[LintProgress], None] | None,
-    ) -> None:
-        super().__init__(workers=1, max_findings=max_findings, on_progress=on_progress)
-        self.samples = 0
+    def __init__(self, lint: RunningLint, storage: Storage, name: str) -> None:
+        self._lint = lint
         self._storage = storage
         self._name = name
         self._path = storage.path(name)
         self._blank = 0  # number of blank lines
         self._first_blank = 0  # offset
 
-    def check(self, *, every_sample: bool) -> None:
-        """Check the index, then the lines; a file that cannot be read is a finding."""
+    def run(self, *, every_sample: bool) -> None:
+        """Check the index, then the lines.
+
+        Raises:
+            StorageError: The file cannot be read.
+        """
         try:
             with self._storage.open(self._name) as file:
                 if not file.size_bytes:
@@ -60,18 +49,16 @@ class JsonlLint(RunningLint):
                     return
                 index = self._open_index()
                 if index is not None:
-                    self.samples = len(index)
+                    self._lint.samples = len(index)
                 if every_sample:
                     self._check_lines(file, None if index is None else index.offsets)
                 elif index is not None:
                     self._check_order(index.offsets)
-        except StorageError as error:
-            self._add(Shards.E109, error.message)
         finally:
-            self.findings.sort(key=lambda finding: finding.offset or 0)
+            self._lint.findings.sort(key=lambda finding: finding.offset or 0)
 
     def _add(self, rule: LintRule, message: str, offset: int | None = None) -> None:
-        self.add([Finding(rule, message, shard=self._name, offset=offset)])
+        self._lint.add(Finding(rule, message, shard=self._name, offset=offset))
 
     # ---------------------------------------------------------------------------------------------------- the index
 
@@ -115,16 +102,16 @@ class JsonlLint(RunningLint):
                 if compared is not None and not self._are_indexed(starts, compared, samples):
                     compared = None  # all later offsets would differ too
                 samples += len(starts)
-                self.report(block.stop, file.size_bytes, "bytes")
-                if not self.complete:
+                self._lint.progress(block.stop, file.size_bytes, "bytes")
+                if not self._lint.complete:
                     break
         except FormatError as error:
             self._add(JsonlFiles.E403, error.message, error.offset)
-            self.complete = False  # the rest of the file was not read
-        self.samples = samples
+            self._lint.complete = False  # the rest of the file was not read
+        self._lint.samples = samples
         if file.read_at(0, len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
             self._add(JsonlFiles.W406, "this loader ignores it; other tools may fail", 0)
-        if not self.complete:
+        if not self._lint.complete:
             return
         if not samples:
             self._add(JsonlFiles.E407, "this file has only blank lines; expected one JSON object a line")

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..accounting.large_parts import LargePart
-from ..cached_property import cached_property
-from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
-from ..errors import ConfigError, EnergonError, FormatError
-from ..format.dataset_ref import DatasetRef
+from ..errors import EnergonError, FormatError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.layout import ShardEntry
 from ..format.jsonl.lines import LineBlock
@@ -21,61 +19,50 @@ from ..format.records.record_file import RecordFile, open_record_file, read_reco
 from ..storage import ReadableFile
 from .jsonl import JsonlFiles, fault_of_line
 from .record_file import ColumnFiles, lint_record_file
-from .report import SampleCheck
+from .report import LintPlan, SampleCheck
 from .rule import Finding
 from .samples import Samples, required_parts, sample_findings
 from .shard import Shards
+from .task import OfDataset
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RecordShardLint:
-    """Lint one file of a folder; picklable, for worker processes.
+class RecordShardLint(OfDataset):
+    """Lint the files of a folder, one by one.
 
     Args:
-        ref: The folder.
-        level: Level of the lint.
-        max_findings: Number of findings of a file to stop at; None finds all.
+        plan: The plan of the lint.
         config: Content of ``dataset.yaml``; None if it is missing or invalid.
         check: Check of samples for level ``decode``; None skips it.
     """
 
-    ref: DatasetRef
-    level: str
-    max_findings: int | None
-    config: DatasetConfig | None
-    check: SampleCheck | None
-
-    def __getstate__(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @cached_property
-    def _dataset(self) -> Dataset:
-        return folder_at(self.ref)
+    def __init__(self, *, plan: LintPlan, config: DatasetConfig | None, check: SampleCheck | None) -> None:
+        super().__init__(partial(folder_at, plan.ref))
+        self._plan, self._config, self._check = plan, config, check
 
     def __call__(self, shard: ShardEntry) -> list[Finding]:
         """Return the findings of a file."""
-        storage = self._dataset.storage
+        storage = self.dataset.storage
         if not storage.exists(shard.name):
             return [Finding(Shards.E101, "the file is missing", shard=shard.name)]
         changed = list(self._changes(shard))
-        report = lint_record_file(storage, shard.name, level=self.level, max_findings=self.max_findings)
+        report = lint_record_file(storage, shard.name, level=self._plan.level, max_findings=self._plan.max_findings)
         findings = [*changed, *(replace(finding, shard=shard.name) for finding in report.findings)]
         if not any(finding.severity == "error" for finding in findings):
             findings += self._missing_columns(shard)
-        if self.check is not None and not any(finding.severity == "error" for finding in findings):
-            findings += self._faulty_samples(shard, self.check)
+        if self._check is not None and not any(finding.severity == "error" for finding in findings):
+            findings += self._faulty_samples(shard, self._check)
         return findings
 
     def _changes(self, shard: ShardEntry) -> Iterator[Finding]:
         try:
-            now = self._dataset.storage.stat(shard.name)
+            now = self.dataset.storage.stat(shard.name)
             if now.size_bytes != shard.size_bytes:
                 message = f"it had {shard.size_bytes:,} bytes, now {now.size_bytes:,}; run energon prepare again"
                 yield Finding(Shards.E102, message, shard=shard.name)
                 return
             if shard.was_touched(now):
                 yield Finding(Shards.W103, "the file was touched or copied", shard=shard.name)
-            samples = len(open_record_file(self._dataset.storage, shard.name))
+            samples = len(open_record_file(self.dataset.storage, shard.name))
         except EnergonError:
             return  # reported by the lint of the file
         if samples != shard.samples:
@@ -84,23 +71,20 @@ class RecordShardLint:
 
     def _missing_columns(self, shard: ShardEntry) -> Iterator[Finding]:
         """Yield a finding for each required field whose column no sample of the file has."""
-        columns = open_record_file(self._dataset.storage, shard.name).part_names
-        for field, alternatives in required_parts(self.config).items():
+        columns = open_record_file(self.dataset.storage, shard.name).part_names
+        for field, alternatives in required_parts(self._config).items():
             if not set(alternatives) & set(columns):
                 needed, found = " or ".join(alternatives), ", ".join(columns)
                 message = f"field {field!r} needs part {needed}; the samples of this file have {found}"
                 yield Finding(Samples.E301, message, shard=shard.name, part=alternatives[0])
 
     def _faulty_samples(self, shard: ShardEntry, check: SampleCheck) -> Iterator[Finding]:
-        try:
-            excluded = self._dataset.documents.split.excluded_samples() if self._dataset.documents.split else {}
-        except ConfigError:
-            excluded = {}  # reported with the metadata
-        file = open_record_file(self._dataset.storage, shard.name)
+        excluded = self.excluded(shard.name)
+        file = open_record_file(self.dataset.storage, shard.name)
         check = value_check(file, check)
         with file.open() as opened:
             for number in range(shard.samples):
-                if str(number) not in excluded.get(shard.name, ()):
+                if str(number) not in excluded:
                     parts = read_record(file, opened, number, max_json_bytes=_limit_of(check))
                     yield from sample_findings(check, str(number), parts, shard=shard.name)
 

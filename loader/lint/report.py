@@ -72,6 +72,12 @@ class LintPlan:
                 hint="set make_sample_check, which may return a loader.samples.DecodeCheck, or choose another level",
             )
 
+    def sample_check(self, config: DatasetConfig | None = None, folder: str = "") -> SampleCheck | None:
+        """Return the check that decodes samples of a dataset, whose documents are in a folder; None at other levels."""
+        if self.level != "decode" or self.make_sample_check is None:  # a plan for level decode has one
+            return None
+        return self.make_sample_check(config, folder)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintProgress:

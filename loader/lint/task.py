@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any, overload
 
@@ -14,15 +14,17 @@ from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.tar import tar_index
+from ..dataset.unprepared.scan import ShardSummary, summarize_shard
 from ..errors import ConfigError, EnergonError, FormatError
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.layout import ShardEntry
 from ..format.index.shard_index import index_shard
-from ..format.worker_pool import run_in_workers
+from ..storage import FileInfo, Storage
 from .metadata import DatasetFiles
-from .report import CheckedTask, LintPlan, LintProgress, PictureCounts, SampleCheck, take_pictures
+from .report import CheckedTask, LintPlan, take_pictures
 from .rule import Finding, Kind, ScannedShard
-from .samples import SampleLint, Samples, required_parts
+from .samples import SampleLint, Samples
 from .shard import Shards, compare_file, read_all
 from .split import Split
 
@@ -34,13 +36,13 @@ RULES_OF_DATASETS = (DatasetFiles, Split, Samples, Shards)
 
 @dataclass(frozen=True, slots=True)
 class LintTask:
-    """A check of all headers of a shard, or of a range of samples, which are decoded."""
+    """A range of samples of a shard to decode."""
 
     shard: ShardEntry
-    samples: range | None = None
+    samples: range
 
     def __str__(self) -> str:
-        return self.shard.name if self.samples is None else f"{self.shard.name}, samples {self.samples}"
+        return f"{self.shard.name}, samples {self.samples}"
 
 
 class DecodeTasks(Sequence[LintTask]):
@@ -69,79 +71,122 @@ class DecodeTasks(Sequence[LintTask]):
         return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))
 
 
-class LintChecker:
-    """Runs tasks in a worker process; picklable.
+class OfDataset:
+    """A check that opens a dataset in its worker process; picklable.
 
     Args:
-        plan: The plan of the lint.
-        check: The check of samples; None checks headers only.
-        config: The parsed ``dataset.yaml``; None if it is missing or invalid.
-        sqlite_numbers: Shard → its number in ``index.sqlite``; empty if that file is missing or unreadable.
+        open_dataset: Function that opens it; picklable.
     """
 
-    def __init__(
-        self,
-        plan: LintPlan,
-        check: SampleCheck | None,
-        config: DatasetConfig | None,
-        sqlite_numbers: Mapping[str, int],
-    ) -> None:
-        self._plan = plan
-        self._config = config
-        self._sqlite_numbers = sqlite_numbers
-        required = frozenset(part for parts in required_parts(config).values() for part in parts)
-        self._samples = SampleLint(check, required)
+    def __init__(self, open_dataset: Callable[[], Dataset]) -> None:
+        self.open = open_dataset
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker opens the dataset itself.
-        return {name: value for name, value in self.__dict__.items() if name not in ("_dataset", "_excluded")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("dataset", "_excluded")}
 
     @cached_property
-    def _dataset(self) -> Dataset:
-        dataset = folder_at(self._plan.ref)
-        dataset.storage.list_once("")
-        return dataset
+    def dataset(self) -> Dataset:
+        """The dataset."""
+        return self.open()
 
     @cached_property
     def _excluded(self) -> Mapping[str, frozenset[str]]:
         try:
-            return self._dataset.documents.split.excluded_samples() if self._dataset.documents.split else {}
+            return self.dataset.documents.split.excluded_samples() if self.dataset.documents.split else {}
         except ConfigError:
             return {}
 
-    def __call__(self, task: LintTask) -> CheckedTask:
-        """Return the findings of a task, and what it counted."""
-        excluded = self._excluded.get(task.shard.name, frozenset())
-        if task.samples is not None:
-            keys = map(self._dataset.index.key, task.samples)
-            kept = [sample for sample, key in zip(task.samples, keys, strict=True) if key not in excluded]
-            index = tar_index(self._dataset)
-            findings = list(self._samples.findings(self._dataset.storage, index, task.shard, kept))
-            return CheckedTask(findings, take_pictures(self._samples.check), self._samples.count_media(index, kept))
-        findings = [
-            finding for finding in self._of_headers(task.shard) if not (finding.is_sample and finding.key in excluded)
-        ]
-        return CheckedTask(findings, Counter())
+    def excluded(self, shard: str) -> frozenset[str]:
+        """Return the keys of a shard that the split excludes."""
+        return self._excluded.get(shard, frozenset())
 
-    def _of_headers(self, shard: ShardEntry) -> Iterator[Finding]:
-        storage = self._dataset.storage
-        info, changes = compare_file(storage, shard)
-        yield from changes
-        if info is None:
-            return
+
+class HeaderCheck(OfDataset):
+    """Check the headers of shards of a dataset.
+
+    Args:
+        plan: The plan of the lint.
+        config: The parsed ``dataset.yaml``; None if it is missing or invalid.
+        sqlite_numbers: Shard → its number in ``index.sqlite``; empty if that file is missing or unreadable.
+    """
+
+    def __init__(self, plan: LintPlan, config: DatasetConfig | None, sqlite_numbers: Mapping[str, int]) -> None:
+        super().__init__(partial(_open_folder, plan.ref))
+        self._read_bytes = plan.level == "bytes"
+        self._config = config
+        self._sqlite_numbers = sqlite_numbers
+
+    def __call__(self, shard: ShardEntry) -> CheckedTask:
+        """Return the findings about a shard, without those about excluded samples."""
+        storage = self.dataset.storage
+        info, findings = compare_file(storage, shard)
 
         def scan() -> ScannedShard:
             return ScannedShard(
                 storage=storage,
-                info=info,
+                info=info or shard.info,
                 headers=index_shard(storage, shard.name),
                 config=self._config,
-                index=tar_index(self._dataset),
+                index=tar_index(self.dataset),
                 entry=shard,
                 sqlite_number=self._sqlite_numbers.get(shard.name),
             )
 
-        yield from check_headers(shard.name, scan, "tar shards", read_bytes=self._plan.level == "bytes")
+        if info is not None:
+            findings += check_headers(shard.name, scan, "tar shards", read_bytes=self._read_bytes)
+        excluded = self.excluded(shard.name)
+        return CheckedTask([each for each in findings if not (each.is_sample and each.key in excluded)], Counter())
+
+
+@dataclass(frozen=True, slots=True)
+class UnpreparedHeaderCheck:
+    """Check the headers of shards that are not prepared, and summarize those that are whole."""
+
+    storage: Storage
+    read_bytes: bool
+
+    def __call__(self, shard: FileInfo) -> tuple[ShardSummary | None, list[Finding]]:
+        scans: list[ScannedShard] = []
+
+        def scan() -> ScannedShard:
+            headers = index_shard(self.storage, shard.name, info=shard)
+            scans.append(ScannedShard(storage=self.storage, info=shard, headers=headers))
+            return scans[0]
+
+        findings = list(check_headers(shard.name, scan, "unprepared tar files", read_bytes=self.read_bytes))
+        is_whole = scans and not any(finding.rule.hides_samples for finding in findings)
+        return summarize_shard(shard, scans[0].headers) if is_whole else None, findings
+
+
+class DecodeCheck(OfDataset):
+    """Decode samples of a dataset of tar shards.
+
+    Args:
+        open_dataset: Function that opens it; picklable.
+        samples: The check of the samples.
+    """
+
+    def __init__(self, open_dataset: Callable[[], Dataset], samples: SampleLint) -> None:
+        super().__init__(open_dataset)
+        self._samples = samples
+
+    def __call__(self, task: LintTask) -> CheckedTask:
+        """Return the findings about samples that are not excluded, and what was counted."""
+        index, excluded, decoded_media = tar_index(self.dataset), self.excluded(task.shard.name), 0
+        try:
+            kept = [sample for sample in task.samples if not excluded or index.key(sample) not in excluded]
+            findings = list(self._samples.findings(self.dataset.storage, index, task.shard, kept))
+            decoded_media = self._samples.count_media(index, kept)
+        except EnergonError as error:  # the shard changed since its headers were checked
+            findings = [Finding(Shards.E109, error.message, shard=task.shard.name)]
+        return CheckedTask(findings, take_pictures(self._samples.check), decoded_media)
+
+
+def _open_folder(ref: DatasetRef) -> Dataset:
+    dataset = folder_at(ref)
+    dataset.storage.list_once("")
+    return dataset
 
 
 def check_headers(name: str, scan: Callable[[], ScannedShard], kind: Kind, *, read_bytes: bool) -> Iterator[Finding]:
@@ -163,70 +208,3 @@ def check_headers(name: str, scan: Callable[[], ScannedShard], kind: Kind, *, re
         yield Finding(Shards.E104, error.message, shard=name, offset=error.offset)
     except EnergonError as error:
         yield Finding(Shards.E109, error.message, shard=name)
-
-
-# A running lint: its findings so far, up to a maximum, and its progress.
-
-
-class RunningLint:
-    """A lint whose tasks run in worker processes.
-
-    Args:
-        workers: Number of worker processes.
-        max_findings: Number of findings to stop at; None finds all.
-        on_progress: Called with the progress.
-
-    Attributes:
-        findings: The findings so far.
-        pictures: The traits of the pictures so far.
-        decoded_media: Number of parts with sound or video that were decoded so far.
-        complete: All tasks are done, and no finding was dropped.
-    """
-
-    def __init__(
-        self, *, workers: int, max_findings: int | None, on_progress: Callable[[LintProgress], None] | None
-    ) -> None:
-        self.findings: list[Finding] = []
-        self.pictures: PictureCounts = Counter()
-        self.decoded_media = 0
-        self.complete = True
-        self._workers = workers
-        self._max_findings = max_findings
-        self._on_progress = on_progress
-
-    def add(self, findings: Sequence[Finding]) -> None:
-        """Add findings, up to the maximum."""
-        self.findings += findings
-        if self._max_findings is not None and len(self.findings) > self._max_findings:
-            del self.findings[self._max_findings :]
-            self.complete = False
-
-    def check_dataset(self, dataset: Dataset, kind: Kind) -> None:
-        """Run the checks of a dataset as a whole."""
-        for rules in RULES_OF_DATASETS:
-            self.add([*rules.check_dataset(dataset, kind)])
-
-    def take(self, checked: CheckedTask) -> None:
-        """Add the result of a task."""
-        self.add(checked.findings)
-        self.pictures += checked.pictures
-        self.decoded_media += checked.decoded_media
-
-    @property
-    def is_full(self) -> bool:
-        """True if the maximum is reached."""
-        return self._max_findings is not None and len(self.findings) >= self._max_findings
-
-    def results(self, check: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
-        """Yield the number of finished tasks, the number of the task and its result, until the lint is full."""
-        with closing(run_in_workers(check, tasks, workers=self._workers)) as results:
-            for finished, (number, result) in enumerate(results, start=1):
-                yield finished, number, result
-                if finished < len(tasks) and self.is_full:
-                    self.complete = False
-                    return
-
-    def report(self, done: int, total: int, unit: str) -> None:
-        """Report the progress."""
-        if self._on_progress is not None:
-            self._on_progress(LintProgress(done=done, total=total, unit=unit, findings=len(self.findings)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -16,9 +14,10 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
 from ..lint.record_file import lint_record_file
-from ..lint.report import LintPlan, LintProgress, LintReport, PictureCounts
+from ..lint.report import LintPlan, LintProgress, LintReport
 from ..lint.rule import Finding, LintRule, LintRules
 from ..lint.run import lint_dataset
+from ..lint.running import OnProgress, RunningLint
 from ..storage import open_parent
 from .documents.leaf_plan import JoinMember, LeafPlan
 from .documents.paths import DatasetPaths
@@ -32,7 +31,7 @@ def lint_metadataset(
     plan: LintPlan,
     *,
     open_aux: Callable[[DatasetRef], object] | None = None,
-    on_progress: Callable[[LintProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> LintReport:
     """Lint a metadataset, and the split parts of datasets that it uses.
 
@@ -49,21 +48,10 @@ def lint_metadataset(
         StorageError: The metadataset cannot be read.
         WorkerError: A worker process was killed.
     """
-    started = time.perf_counter()
     planned = plan_splits(plan.ref, split_parts=plan.split_parts)
     lint = _MetadatasetLint(plan, open_aux, on_progress)
     lint.check(planned)
-    return LintReport(
-        findings=tuple(lint.findings),
-        complete=lint.complete and not planned.faults,
-        shards=lint.shards,
-        samples=lint.samples,
-        seconds=time.perf_counter() - started,
-        datasets=lint.datasets,
-        pictures=lint.pictures,
-        decoded_media=lint.decoded_media,
-        media_note=lint.media_note,
-    )
+    return lint.report()
 
 
 _MAX_WITHOUT_WORKERS = {"headers": 4, "bytes": 4, "decode": 256}
@@ -71,62 +59,46 @@ _MAX_WITHOUT_WORKERS = {"headers": 4, "bytes": 4, "decode": 256}
 mix may have hundreds of small datasets."""
 
 
-class _MetadatasetLint:
-    """A running lint: its findings so far."""
-
+class _MetadatasetLint(RunningLint):
     def __init__(
-        self,
-        plan: LintPlan,
-        open_aux: Callable[[DatasetRef], object] | None,
-        on_progress: Callable[[LintProgress], None] | None,
+        self, plan: LintPlan, open_aux: Callable[[DatasetRef], object] | None, on_progress: OnProgress | None
     ) -> None:
-        self.findings: dict[Finding, None] = {}  # a set: two configurations of a dataset have the same faults of shards
-        self.pictures: PictureCounts = Counter()
-        self.complete = True
-        self.datasets = self.shards = self.samples = self.decoded_media = 0
-        self.media_note: str | None = None
+        super().__init__(max_findings=plan.max_findings, on_progress=on_progress)
+        self.datasets = 0
         self._plan, self._open_aux = plan, open_aux
-        self._on_progress = on_progress
         self._paths = DatasetPaths(check_urls=True)
         self._counter = LeafCounter()
         self._units = UnitColumns()
         self._reported: set[object] = set()
         self._used: dict[DatasetRef, dict[str, None]] = {}  # dataset → the split parts of it that are read
         self._work: dict[DatasetRef, _Work] = {}
+        self._added: set[Finding] = set()
 
     def check(self, planned: PlannedSplits) -> None:
         """Check the documents, then the paths in them, then the datasets."""
-        self._add(Finding(Metadatasets.E501, str(fault)) for fault in planned.faults)
+        self.complete = not planned.faults
+        self.add(*(Finding(Metadatasets.E501, str(fault)) for fault in planned.faults))
         for name, tree in planned.trees.items():
-            self._add(Finding(Metadatasets.W503, f"split {name!r}: {found}") for found in find_repeated_leaves(tree))
+            for repeated in find_repeated_leaves(tree):
+                self.add(Finding(Metadatasets.W503, f"split {name!r}: {repeated}"))
             for leaf in tree.leaves():
-                self._add(self._check_leaf(leaf))
+                self.add(*self._check_leaf(leaf))
             existing = {ref.path for ref in self._used}
-            units = self._units.faults(leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing)
-            self._add(Finding(Metadatasets.W508, f"split {name!r}: {found}") for found in units)
-        self._add(_shared_with_training(planned))
+            for unit in self._units.faults(leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing):
+                self.add(Finding(Metadatasets.W508, f"split {name!r}: {unit}"))
+        self.add(*_shared_with_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
         for dataset, work in self._work.items():
-            if self._is_full():
+            if self.is_full:
                 self.complete = False
                 return
             self._check_dataset(dataset, work)
 
-    def _add(self, findings: Iterator[Finding] | Sequence[Finding]) -> None:
-        for finding in findings:
-            if finding in self.findings:
-                continue
-            if self._is_full():
-                self.complete = False
-                return
-            self.findings[finding] = None
-
-    def _remaining(self) -> int | None:
-        limit = self._plan.max_findings
-        return None if limit is None else limit - len(self.findings)
-
-    def _is_full(self) -> bool:
-        return self._remaining() == 0
+    def add(self, *findings: Finding) -> None:
+        """Add findings, each once: two configurations of a dataset have the same faults of shards."""
+        new = [finding for finding in dict.fromkeys(findings) if finding not in self._added]
+        self._added.update(new)
+        super().add(*new)
 
     # -------------------------------------------------------------------------------------------------------- leaves
 
@@ -209,13 +181,11 @@ class _MetadatasetLint:
 
         def progress(now: LintProgress) -> None:
             work.done = work.total * now.done / now.total
-            if self._on_progress is not None:
-                done = round(sum(each.done for each in self._work.values()))
-                total = sum(each.total for each in self._work.values())
-                unit = "samples" if plan.level == "decode" else "shards"
-                self._on_progress(LintProgress(done=done, total=total, unit=unit, findings=len(self.findings)))
+            done = round(sum(each.done for each in self._work.values()))
+            total = sum(each.total for each in self._work.values())
+            self.progress(done, total, "samples" if plan.level == "decode" else "shards")
 
-        remaining = self._remaining()
+        remaining = None if plan.max_findings is None else plan.max_findings - len(self.findings)
         if is_record_file(ref.path):
             report = lint_record_file(
                 *open_parent(ref.path), level=plan.level, max_findings=remaining, on_progress=progress
@@ -237,7 +207,7 @@ class _MetadatasetLint:
         self.pictures += report.pictures
         self.decoded_media += report.decoded_media
         self.media_note = self.media_note or report.media_note
-        self._add([replace(finding, dataset=ref.path) for finding in report.findings])
+        self.add(*(replace(finding, dataset=ref.path) for finding in report.findings))
 
 
 def _shared_with_training(planned: PlannedSplits) -> Iterator[Finding]:

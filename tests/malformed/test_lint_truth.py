@@ -398,15 +398,14 @@ def kill_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, 
 
 
 def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
-    checker = lint_task.LintChecker(LintPlan(ref=DatasetRef(str(pictures)), level="headers"), None, None, {})
-    task = lint_task.LintTask(folder_at(pictures).index.shards[0])
-    assert checker(task).findings == []
-    assert pickle.loads(pickle.dumps(checker))(task).findings == []
+    checker = lint_task.HeaderCheck(LintPlan(ref=DatasetRef(str(pictures)), level="headers"), None, {})
+    shard = folder_at(pictures).index.shards[0]
+    assert checker(shard).findings == []
+    assert pickle.loads(pickle.dumps(checker))(shard).findings == []
 
 
 def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Path) -> None:
-    plan = LintPlan(ref=DatasetRef(str(pictures)), make_sample_check=make_check)
-    checker = lint_task.LintChecker(plan, must_not_be_called, None, {})
+    checker = lint_task.DecodeCheck(partial(folder_at, pictures), lint_samples.SampleLint(must_not_be_called))
     entry = folder_at(pictures).index.shards[0]
     offset = offset_of(pictures, entry.name, "00000.jpg")
     os.truncate(pictures / entry.name, offset + 10)

@@ -13,10 +13,10 @@ from ..format.media.metadata import MediaMetadata, MediaMetadataReader
 from ..format.media.tables import read_media_filter
 from ..format.tar.names import split_member_name
 from ..storage import Storage
+from .contents import media_note
 from .report import LintPlan, LintReport, SampleCheck, take_pictures
 from .rule import Finding, LintRule, LintRules
 from .running import OnProgress, RunningLint
-from .samples import media_note
 from .shard import Shards
 
 _BY_NAME_OR_HEADER = MediaFilter(strategy="GLOB", patterns=("*",))

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
 from ..dataset.dataset import Dataset
 from ..errors import ConfigError, EnergonError
 from ..format.compat.sqlite_index import open_sqlite
-from ..format.index.shard_index import ShardIndex
+from ..format.documents.dataset_config import DatasetConfig
 from ..format.nv_meta import INDEX_SQLITE
 from ..format.tar.idx import has_tar_idx, tar_idx_bytes
 from ..format.unfinished import left_sentence
@@ -21,6 +23,14 @@ from .rule import DATASETS, SHARDS, Finding, LintRule, LintRules, ScannedShard
 def unreadable_dataset(error: EnergonError, rule: LintRule | None = None) -> Finding:
     """Return the finding for a dataset that cannot be opened; it is not prepared, unless a rule says more."""
     return Finding(rule or DatasetFiles.E001, error.message, at=error.at, hint=error.hint)
+
+
+def readable_config(dataset: Dataset) -> DatasetConfig | None:
+    """Return the content of ``dataset.yaml``; None if it is missing or, which is a finding, invalid."""
+    try:
+        return dataset.documents.config
+    except ConfigError:
+        return None
 
 
 def faults_of_file(rule: LintRule, error: ConfigError) -> Iterator[Finding]:
@@ -55,7 +65,6 @@ def _check_left_files(dataset: Dataset) -> Iterator[Finding]:
 
 SCAN_AGAIN = "run energon prepare --force-overwrite"  # a plain prepare compares size and modification time only
 _REBUILD = "energon prepare --force-overwrite rebuilds it"
-_ROWS_AT_ONCE = 20_000
 
 
 def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
@@ -85,72 +94,46 @@ def _check_sqlite_rows(scan: ScannedShard) -> Iterator[Finding]:
     number, shard, scanned = scan.sqlite_number, scan.name, scan.headers
     if number is None or scanned.scattered:
         return  # index.sqlite cannot express scattered samples
+    offsets, names = scanned.sample_offsets, scanned.part_names
+    columns = (scanned.keys(), range(len(scanned)), offsets[:-1].tolist(), np.diff(offsets).tolist())
+    samples = zip(*columns, strict=True)
+    sample_of = np.repeat(np.arange(len(scanned)), np.diff(scanned.part_ends, prepend=0)).tolist()
+    part_names = (names[name] for name in scanned.part_name.tolist())
+    parts = zip(sample_of, part_names, scanned.part_offset.tolist(), scanned.part_size.tolist(), strict=True)
     try:
         with closing(open_sqlite(scan.storage.local_path(INDEX_SQLITE))) as database:
-            yield from _compare_samples(database, number, shard, scanned)
+            yield from _compare(scan, _SAMPLES, database.execute(_SAMPLES, (number,)), samples)
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'sample_parts'").fetchone():
-                yield from _compare_parts(database, number, shard, scanned)
+                yield from _compare(scan, _PARTS, database.execute(_PARTS, (number,)), parts)
     except sqlite3.Error as error:
         yield Finding(DatasetFiles.E006, f"index.sqlite cannot be read ({error}): {_REBUILD}", shard=shard)
 
 
-def _compare_samples(database: sqlite3.Connection, number: int, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
-    keys, offsets, sizes = scanned.keys(), scanned.sample_offsets, np.diff(scanned.sample_offsets)
-    cursor = database.execute(
-        "SELECT sample_key, sample_index, byte_offset, byte_size FROM samples WHERE tar_file_id = ? "
-        "ORDER BY sample_index",
-        (number,),
-    )
-    for rows in _row_ranges(len(scanned)):
-        expected = zip(
-            keys[rows],
-            range(rows.start, rows.stop),
-            offsets[:-1][rows].tolist(),
-            sizes[rows].tolist(),
-            strict=True,
-        )
-        found = cursor.fetchmany(rows.stop - rows.start)
-        for sample, (right, row) in enumerate(zip(expected, [*found, None], strict=False), start=rows.start):
-            if row != right:
-                message = f"index.sqlite has {row}, the shard has sample {right}: {_REBUILD}"
-                yield Finding(DatasetFiles.E006, message, shard=shard, key=keys[sample], offset=int(offsets[sample]))
-                return
-    if cursor.fetchone() is not None:
-        message = f"index.sqlite has more samples than the shard's {len(scanned)}: {_REBUILD}"
-        yield Finding(DatasetFiles.E006, message, shard=shard)
+_SAMPLES = (
+    "SELECT sample_key, sample_index, byte_offset, byte_size FROM samples WHERE tar_file_id = ? ORDER BY sample_index"
+)
+_PARTS = (
+    "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts WHERE tar_file_id = ? "
+    "ORDER BY sample_index, content_byte_offset"
+)
 
 
-def _compare_parts(database: sqlite3.Connection, number: int, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
-    sample_of = np.repeat(np.arange(len(scanned)), np.diff(scanned.part_ends, prepend=0))
-    cursor = database.execute(
-        "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts "
-        "WHERE tar_file_id = ? ORDER BY sample_index, content_byte_offset",
-        (number,),
-    )
-    for rows in _row_ranges(len(sample_of)):
-        expected = zip(
-            sample_of[rows].tolist(),
-            (scanned.part_names[name] for name in scanned.part_name[rows].tolist()),
-            scanned.part_offset[rows].tolist(),
-            scanned.part_size[rows].tolist(),
-            strict=True,
-        )
-        found = cursor.fetchmany(rows.stop - rows.start)
-        for right, row in zip(expected, [*found, None], strict=False):
-            if row != right:
-                sample, part, offset, _ = right
-                message = f"index.sqlite has {row}, the shard has part {right}: {_REBUILD}"
-                key = scanned.keys()[sample]
-                yield Finding(DatasetFiles.E006, message, shard=shard, key=key, part=part, offset=offset)
-                return
-    if cursor.fetchone() is not None:
-        message = f"index.sqlite has more parts than the shard's {len(sample_of)}: {_REBUILD}"
-        yield Finding(DatasetFiles.E006, message, shard=shard)
-
-
-def _row_ranges(rows: int) -> Iterator[slice]:
-    for start in range(0, rows, _ROWS_AT_ONCE):
-        yield slice(start, min(start + _ROWS_AT_ONCE, rows))
+def _compare(
+    scan: ScannedShard, table: str, rows: sqlite3.Cursor, expected: Iterable[tuple[Any, ...]]
+) -> Iterator[Finding]:
+    """Compare the rows of a table, of samples or of parts, with the headers; report the first that differs."""
+    noun = "part" if table == _PARTS else "sample"
+    for number, (right, row) in enumerate(zip_longest(expected, rows)):
+        if right is None:
+            message = f"index.sqlite has more {noun}s than the shard's {number}: {_REBUILD}"
+            yield Finding(DatasetFiles.E006, message, shard=scan.name)
+            return
+        if row != right:
+            sample, part = (right[0], right[1]) if table == _PARTS else (number, None)
+            message = f"index.sqlite has {row}, the shard has {noun} {right}: {_REBUILD}"
+            key = scan.headers.keys()[sample]
+            yield Finding(DatasetFiles.E006, message, shard=scan.name, key=key, part=part, offset=right[2])
+            return
 
 
 def _check_tar_idx(scan: ScannedShard) -> Iterator[Finding]:

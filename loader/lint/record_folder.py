@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
-import numpy as np
-
-from ..accounting.large_parts import LargePart
 from ..dataset.opening import folder_at
-from ..errors import EnergonError, FormatError
+from ..errors import EnergonError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.layout import ShardEntry
-from ..format.jsonl.lines import LineBlock
-from ..format.records.record_file import RecordFile, open_record_file, read_record
-from ..storage import ReadableFile
-from .jsonl import JsonlFiles, fault_of_line
-from .record_file import ColumnFiles, lint_record_file
+from ..format.records.record_file import open_record_file
+from .contents import SampleLint
+from .record_file import lint_record_file
 from .report import LintPlan, SampleCheck
 from .rule import Finding
-from .samples import Samples, required_parts, sample_findings
+from .samples import Samples, required_parts
 from .shard import Shards
 from .task import OfDataset
 
@@ -80,50 +74,6 @@ class RecordShardLint(OfDataset):
 
     def _faulty_samples(self, shard: ShardEntry, check: SampleCheck) -> Iterator[Finding]:
         excluded = self.excluded(shard.name)
-        file = open_record_file(self.dataset.storage, shard.name)
-        check = value_check(file, check)
-        with file.open() as opened:
-            for number in range(shard.samples):
-                if str(number) not in excluded:
-                    parts = read_record(file, opened, number, max_json_bytes=_limit_of(check))
-                    yield from sample_findings(check, str(number), parts, shard=shard.name)
-
-
-def value_check(file: RecordFile, check: SampleCheck) -> SampleCheck:
-    """Return the check of the values of a file's samples: nothing needs to be decoded in rows."""
-    return check if file.decodes else getattr(check, "check_values", _no_faults)
-
-
-def lint_record(file: RecordFile, opened: ReadableFile, number: int, check: SampleCheck) -> Iterator[Finding]:
-    """Yield the findings about one sample of a file: that its line is no JSON object, or else those of a check.
-
-    Args:
-        file: The file.
-        opened: The same, open.
-        number: Number of the sample in it.
-        check: See :func:`value_check`.
-    """
-    name = file.name
-    try:
-        parts = read_record(file, opened, number, max_json_bytes=_limit_of(check))
-        if file.decodes and not any(isinstance(data, LargePart) for data in parts.values()):
-            (offset,), _ = file.spans(np.array([number]))
-            for line in LineBlock(b"".join(parts.values()), int(offset), 0, name).examine():
-                if line.fault is not None:
-                    rule, expected = fault_of_line(line)
-                    message = f"the line is not {expected}: {line.fault}"
-                    yield Finding(rule, message, shard=name, key=str(number), offset=line.offset)
-                    return
-    except FormatError as error:
-        rule = JsonlFiles.E403 if file.decodes else ColumnFiles.E414
-        yield Finding(rule, error.message, shard=name, key=str(number), offset=error.offset)
-        return
-    yield from sample_findings(check, str(number), parts, shard=name)
-
-
-def _limit_of(check: SampleCheck) -> int | None:
-    return getattr(check, "max_json_bytes", None)
-
-
-def _no_faults(_key: str, _values: Mapping[str, Any]) -> tuple[()]:
-    return ()
+        samples = range(shard.first_sample, shard.first_sample + shard.samples)
+        kept = [sample for sample in samples if self.dataset.index.key(sample) not in excluded]
+        return SampleLint(check, with_lines=False).findings(self.dataset, kept)

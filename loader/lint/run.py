@@ -17,12 +17,13 @@ from ..format.documents.messages import nearest_hint
 from ..format.index.layout import Layout, ShardEntry
 from ..format.nv_meta import INDEX_SQLITE
 from ..format.prepare.shards import compressed_warning
-from .metadata import DatasetFiles, unreadable_dataset
+from .contents import SampleLint, media_note
+from .metadata import DatasetFiles, readable_config, unreadable_dataset
 from .record_folder import RecordShardLint
 from .report import LintPlan, LintReport, SampleCheck
 from .rule import Finding, Kind
 from .running import OnProgress, RunningLint
-from .samples import SampleLint, media_note, required_parts
+from .samples import required_parts
 from .shard import Shards
 from .task import RULES_OF_DATASETS, DecodeCheck, DecodeTasks, HeaderCheck, UnpreparedHeaderCheck
 
@@ -95,7 +96,7 @@ class _Lint(RunningLint):
             self.part_sets = dataset.index.part_sets()
         shards = _shards_to_check(dataset, self._plan.split_parts)
         self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
-        config = _readable_config(dataset)
+        config = readable_config(dataset)
         if dataset.traits.are_records:
             self._check_rules(dataset, "folders of JSONL or Parquet files")
             is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
@@ -169,7 +170,7 @@ class _Lint(RunningLint):
 
     def _sample_check(self, dataset: Dataset) -> SampleCheck | None:
         """Return the check that decodes samples; what it cannot check is a finding."""
-        check = self._plan.sample_check(_readable_config(dataset), dataset.documents.folder)
+        check = self._plan.sample_check(readable_config(dataset), dataset.documents.folder)
         unchecked = getattr(check, "unchecked", None)
         if unchecked:
             self.add(Finding(DatasetFiles.W009, unchecked))
@@ -178,13 +179,6 @@ class _Lint(RunningLint):
 
 def _open_tars(tars: TarFolder, layout: Layout) -> Dataset:
     return UnpreparedDataset(tars, TarIndex(tars.storage, layout, path=tars.path), complete=True)
-
-
-def _readable_config(dataset: Dataset) -> DatasetConfig | None:
-    try:
-        return dataset.documents.config
-    except ConfigError:
-        return None  # reported by check_config
 
 
 def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:

@@ -1,152 +1,22 @@
-"""Check samples: their headers, names and keys in tar shards, and the contents of samples of any kind of data."""
+"""Check samples of tar shards: their headers, names and keys; the rules are of samples of any kind of data."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from ..accounting.kinds import kind_of_name
-from ..accounting.large_parts import LargePart
 from ..dataset.dataset import Dataset
 from ..dataset.tar import tar_index
-from ..errors import EnergonError, FormatError
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.index.dataset_index import DatasetIndex, PartLocation
+from ..format.index.dataset_index import DatasetIndex
 from ..format.index.keys import equal_neighbours
-from ..format.index.layout import ShardEntry, once_warning
-from ..format.index.sample_bytes import read_sample
+from ..format.index.layout import once_warning
 from ..format.index.shard_index import ShardIndex
-from ..format.media.kind import media_type_of_name
-from ..storage import AscendingFile, ReadableFile, Storage
-from .report import SampleCheck
 from .rule import DATASETS, SHARDS, TARS, Finding, LintRule, LintRules, ScannedShard
-from .shard import Shards
-
-
-class PartIndex(Protocol):
-    """The keys and parts of samples by number."""
-
-    @property
-    def part_names(self) -> tuple[str, ...]:
-        """Names of all parts."""
-
-    def key(self, sample: int) -> str:
-        """Return the key of a sample."""
-
-    def parts(self, sample: int) -> list[PartLocation]:
-        """Return the byte ranges of a sample's parts."""
-
-
-def media_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of parts with sound or video.
-
-    >>> media_names(("json", "jpg", "mp4", "vocals.wav"))
-    ('mp4', 'vocals.wav')
-    """
-    return tuple(name for name in names if media_type_of_name(f"key.{name}") == "av")
-
-
-def media_note(names: Iterable[str], level: str, check: SampleCheck | None) -> str | None:
-    """Return a line about the parts with sound or video that a lint does not decode, and why.
-
-    Returns:
-        None if all are decoded.
-    """
-    reason = f"level {level}" if check is None else getattr(check, "undecoded_media", None)
-    named = ", ".join(media_names(names))
-    return f"sound and video were not decoded ({named}): {reason}" if named and reason else None
-
-
-@dataclass(frozen=True, slots=True)
-class SampleLint:
-    """Check samples one by one; picklable.
-
-    Attributes:
-        check: The check of a sample's parts; None reads them only.
-        required: Parts whose absence the check of the headers reports.
-    """
-
-    check: SampleCheck | None
-    required: frozenset[str] = frozenset()
-
-    def findings(
-        self, storage: Storage, index: PartIndex, shard: ShardEntry, samples: Iterable[int]
-    ) -> Iterator[Finding]:
-        """Yield the findings about samples of one shard."""
-        try:
-            file = storage.open(shard.name, shard.info)
-        except EnergonError as error:
-            yield Finding(Shards.E109, error.message, shard=shard.name)
-            return
-        with AscendingFile(file) if storage.checks_versions else file as reader:
-            for sample in samples:
-                yield from self._findings_of_one(reader, shard.name, index.key(sample), index.parts(sample))
-
-    def count_media(self, index: PartIndex, samples: Iterable[int]) -> int:
-        """Count the parts of samples with sound or video that the check decodes."""
-        names = media_names(index.part_names)
-        if not names or self.check is None or getattr(self.check, "undecoded_media", None):
-            return 0
-        return sum(part.name in names for sample in samples for part in index.parts(sample))
-
-    def _findings_of_one(
-        self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]
-    ) -> Iterator[Finding]:
-        try:
-            parts = read_sample(
-                file, locations, shard=shard, max_json_bytes=getattr(self.check, "max_json_bytes", None)
-            )
-        except FormatError as error:
-            yield Finding(Shards.E104, error.message, shard=shard, key=key, offset=error.offset)
-            return
-        except EnergonError as error:
-            yield Finding(Shards.E109, error.message, shard=shard, key=key, offset=locations[0].offset)
-            return
-        if self.check is not None:
-            yield from sample_findings(self.check, key, parts, shard=shard, locations=locations, required=self.required)
-
-
-def sample_findings(
-    check: SampleCheck,
-    key: str,
-    parts: Mapping[str, Any],
-    *,
-    shard: str,
-    locations: Sequence[PartLocation] = (),
-    required: Collection[str] = (),
-) -> Iterator[Finding]:
-    """Yield the findings about the contents of one sample: of a tar shard, a line or a row.
-
-    Args:
-        check: The check of the contents.
-        key: Key of the sample.
-        parts: Its parts.
-        shard: Name of the shard.
-        locations: Byte ranges of the parts, if the check of the headers has reported empty ones.
-        required: Parts whose absence the check of the headers has reported.
-    """
-    try:
-        faults = check(key, parts)
-    except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
-        faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
-    by_name = {part.name: part for part in locations}
-    for part, message in faults:
-        location = by_name.get(part or "")
-        if location.size_bytes == 0 if location is not None else part in required:
-            continue  # reported with the headers
-        rule = Samples.E307 if part is None else Samples.E302 if part in parts else Samples.E301
-        if isinstance(parts.get(part or ""), LargePart):
-            rule = Samples.W310
-        offset = (location or locations[0]).offset if locations else None
-        yield Finding(rule, message, shard=shard, key=key, part=part, offset=offset)
-
-
-# The checks of the headers.
 
 
 def _check_parts(scan: ScannedShard) -> Iterator[Finding]:

@@ -21,10 +21,11 @@ from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.layout import ShardEntry
 from ..format.index.shard_index import index_shard
 from ..storage import FileInfo, Storage
+from .contents import SampleLint
 from .metadata import DatasetFiles
 from .report import CheckedTask, LintPlan, take_pictures
 from .rule import Finding, Kind, ScannedShard
-from .samples import SampleLint, Samples
+from .samples import Samples
 from .shard import Shards, compare_file, read_all
 from .split import Split
 
@@ -83,23 +84,19 @@ class OfDataset:
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker opens the dataset itself.
-        return {name: value for name, value in self.__dict__.items() if name not in ("dataset", "_excluded")}
+        return {name: value for name, value in self.__dict__.items() if name != "dataset"}
 
     @cached_property
     def dataset(self) -> Dataset:
         """The dataset."""
         return self.open()
 
-    @cached_property
-    def _excluded(self) -> Mapping[str, frozenset[str]]:
-        try:
-            return self.dataset.documents.split.excluded_samples() if self.dataset.documents.split else {}
-        except ConfigError:
-            return {}
-
     def excluded(self, shard: str) -> frozenset[str]:
         """Return the keys of a shard that the split excludes."""
-        return self._excluded.get(shard, frozenset())
+        try:
+            return self.dataset.documents.excluded_keys.get(shard, frozenset())
+        except ConfigError:
+            return frozenset()  # reported with the split
 
 
 class HeaderCheck(OfDataset):
@@ -173,11 +170,11 @@ class DecodeCheck(OfDataset):
 
     def __call__(self, task: LintTask) -> CheckedTask:
         """Return the findings about samples that are not excluded, and what was counted."""
-        index, excluded, decoded_media = tar_index(self.dataset), self.excluded(task.shard.name), 0
+        index, excluded, decoded_media = self.dataset.index, self.excluded(task.shard.name), 0
         try:
             kept = [sample for sample in task.samples if not excluded or index.key(sample) not in excluded]
-            findings = list(self._samples.findings(self.dataset.storage, index, task.shard, kept))
-            decoded_media = self._samples.count_media(index, kept)
+            findings = list(self._samples.findings(self.dataset, kept))
+            decoded_media = self._samples.count_media(self.dataset, kept)
         except EnergonError as error:  # the shard changed since its headers were checked
             findings = [Finding(Shards.E109, error.message, shard=task.shard.name)]
         return CheckedTask(findings, take_pictures(self._samples.check), decoded_media)

@@ -30,7 +30,7 @@ from loader.format.index.layout import ShardEntry
 from loader.format.index.sample_bytes import read_sample
 from loader.format.prepare.plan import SplitRequest
 from loader.inspect.lint import exclude_broken_samples
-from loader.lint import metadata as lint_metadata, samples as lint_samples, task as lint_task
+from loader.lint import contents as lint_contents, metadata as lint_metadata, task as lint_task
 from loader.lint.report import LintPlan, LintProgress, LintReport, SampleCheck
 from loader.lint.rule import Finding
 from loader.lint.run import lint_dataset
@@ -405,7 +405,7 @@ def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
 
 
 def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Path) -> None:
-    checker = lint_task.DecodeCheck(partial(folder_at, pictures), lint_samples.SampleLint(must_not_be_called))
+    checker = lint_task.DecodeCheck(partial(folder_at, pictures), lint_contents.SampleLint(must_not_be_called))
     entry = folder_at(pictures).index.shards[0]
     offset = offset_of(pictures, entry.name, "00000.jpg")
     os.truncate(pictures / entry.name, offset + 10)
@@ -562,7 +562,7 @@ def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(
         return read_sample(file, locations, **options)
 
     offsets = [offset_of(small, "shard_002.tar", f"0000{number}.json") for number in (7, 8)]
-    monkeypatch.setattr(lint_samples, "read_sample", failing)
+    monkeypatch.setattr(lint_contents, "read_sample", failing)
     found = [each for each in lint(small).findings if each.shard == "shard_002.tar" or each.key]
     assert ("E109", "shard_002.tar", "00007", None, offsets[0]) in places(found)
     assert ("E302", "shard_002.tar", "00008", "json", offsets[1]) in places(found)

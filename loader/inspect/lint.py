@@ -19,7 +19,7 @@ from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
 from ..lint.report import LintPlan, LintProgress, LintReport, SampleCheck
 from ..lint.rule import Finding
-from ..storage import EPath, Storage, open_parent
+from ..storage import EPath, Storage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +84,18 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         max_findings=request.max_findings,
         make_sample_check=make_check,
     )
-    path = data_path(ref.path)
-    if is_record_file(path):
-        from ..lint.record_file import lint_record_file
-
-        file = open_parent(path)
-        return lint_record_file(*file, level=plan.level, max_findings=plan.max_findings, on_progress=on_progress)
     if is_metadataset(ref.path):
         from ..metadataset.lint import lint_metadataset
         from ..stores.aux_store import open_aux_store
 
         return lint_metadataset(plan, open_aux=open_aux_store, on_progress=on_progress)
     from ..lint.media_folder import lint_media_folder
-    from ..lint.run import lint_dataset, lint_tars
+    from ..lint.run import lint_dataset, lint_file, lint_tars
 
     linter = lint_dataset
-    if is_tar_file(ref.path):
+    if is_record_file(data_path(ref.path)):
+        linter = lint_file
+    elif is_tar_file(ref.path):
         linter = lint_tars
     elif is_only_media_folder(storage := ref.storage()):
         linter = lint_media_folder

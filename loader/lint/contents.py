@@ -24,7 +24,7 @@ from ..storage import AscendingFile, ReadableFile
 from .jsonl import JsonlFiles, fault_of_line
 from .record_file import ColumnFiles
 from .report import SampleCheck
-from .rule import Finding
+from .rule import Finding, ReadSample, kind_of
 from .samples import Samples
 from .shard import Shards
 
@@ -54,12 +54,12 @@ class SampleLint:
     """Check samples one by one; picklable.
 
     Attributes:
-        check: The check of a sample's parts.
+        check: The check of a sample's parts; None runs only those of the rules.
         required: Parts whose absence the check of the headers reports.
         with_lines: Check that lines are JSON objects, too; otherwise the check of the whole file has done so.
     """
 
-    check: SampleCheck
+    check: SampleCheck | None
     required: frozenset[str] = frozenset()
     with_lines: bool = True
 
@@ -71,7 +71,7 @@ class SampleLint:
                 file = index.file(index.number_of(shard.name))
                 with file.open() as opened:
                     for number in numbers:
-                        yield from self._of_record(file, opened, number - shard.first_sample)
+                        yield from self._of_record(dataset, file, opened, number - shard.first_sample)
             else:
                 yield from self._of_shard(dataset, shard, numbers)
 
@@ -79,7 +79,7 @@ class SampleLint:
         """Count the parts of samples of tar shards with sound or video that the check decodes."""
         index = tar_index(dataset)
         names = media_names(index.part_names)
-        if not names or getattr(self.check, "undecoded_media", None):
+        if not names or self.check is None or getattr(self.check, "undecoded_media", None):
             return 0
         return sum(part.name in names for sample in samples for part in index.parts(sample))
 
@@ -106,11 +106,12 @@ class SampleLint:
                     offset = locations[0].offset
                     yield Finding(Shards.E109, error.message, shard=shard.name, key=key, offset=offset)
                     continue
-                yield from sample_findings(
+                yield from _faults(
                     self.check, key, parts, shard=shard.name, locations=locations, required=self.required
                 )
+                yield from self._of_rules(dataset, ReadSample(shard=shard.name, key=key, parts=parts))
 
-    def _of_record(self, file: RecordFile, opened: ReadableFile, number: int) -> Iterator[Finding]:
+    def _of_record(self, dataset: Dataset, file: RecordFile, opened: ReadableFile, number: int) -> Iterator[Finding]:
         key = str(number)
         try:
             parts = read_record(file, opened, number, max_json_bytes=self._max_json_bytes)
@@ -128,12 +129,17 @@ class SampleLint:
             yield Finding(rule, error.message, shard=file.name, key=key, offset=error.offset)
             return
         # Nothing needs to be decoded in rows.
-        check = self.check if file.decodes else getattr(self.check, "check_values", _no_faults)
-        yield from sample_findings(check, key, parts, shard=file.name)
+        check = self.check if file.decodes else getattr(self.check, "check_values", None)
+        yield from _faults(check, key, parts, shard=file.name)
+        yield from self._of_rules(dataset, ReadSample(shard=file.name, key=key, parts=parts))
+
+    def _of_rules(self, dataset: Dataset, sample: ReadSample) -> Iterator[Finding]:
+        for check in Samples.checks(kind_of(dataset), "of_sample"):
+            yield from check(sample)
 
 
-def sample_findings(
-    check: SampleCheck,
+def _faults(
+    check: SampleCheck | None,
     key: str,
     parts: Mapping[str, Any],
     *,
@@ -141,10 +147,10 @@ def sample_findings(
     locations: Sequence[PartLocation] = (),
     required: Collection[str] = (),
 ) -> Iterator[Finding]:
-    """Yield the findings about the contents of one sample: of a tar shard, a line or a row.
+    """Yield the faults that a check has about the contents of one sample.
 
     Args:
-        check: The check of the contents.
+        check: The check; None finds nothing.
         key: Key of the sample.
         parts: Its parts.
         shard: Name of the shard.
@@ -152,7 +158,7 @@ def sample_findings(
         required: Parts whose absence the check of the headers has reported.
     """
     try:
-        faults = check(key, parts)
+        faults = () if check is None else check(key, parts)
     except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
         faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
     by_name = {part.name: part for part in locations}
@@ -165,7 +171,3 @@ def sample_findings(
             rule = Samples.W310
         offset = (location or locations[0]).offset if locations else None
         yield Finding(rule, message, shard=shard, key=key, part=part, offset=offset)
-
-
-def _no_faults(_key: str, _values: Mapping[str, Any]) -> tuple[()]:
-    return ()

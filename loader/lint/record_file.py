@@ -35,6 +35,12 @@ def lint_record_file(
         on_progress: Called with numbers of bytes.
     """
     lint = RunningLint(max_findings=max_findings, on_progress=on_progress)
+    check_record_file(lint, storage, name, level=level)
+    return lint.report()
+
+
+def check_record_file(lint: RunningLint, storage: Storage, name: str, *, level: str) -> None:
+    """Add the findings about a file of numbered samples to a lint; see :func:`lint_record_file`."""
     lint.shards = 1
     kind, every_sample = format_of(name), level != "headers"
     try:
@@ -44,7 +50,6 @@ def lint_record_file(
             (_check_tokens if kind == "binidx" else _check_rows)(lint, storage, name, every_sample=every_sample)
     except EnergonError as error:
         lint.add(Finding(Shards.E109, error.message, shard=name))
-    return lint.report()
 
 
 def _check_tokens(lint: RunningLint, storage: Storage, name: str, *, every_sample: bool) -> None:

@@ -14,7 +14,7 @@ from ..format.records.record_file import open_record_file
 from .contents import SampleLint
 from .record_file import lint_record_file
 from .report import LintPlan, SampleCheck
-from .rule import Finding
+from .rule import Finding, kind_of
 from .samples import Samples, required_parts
 from .shard import Shards
 from .task import OfDataset
@@ -43,8 +43,9 @@ class RecordShardLint(OfDataset):
         findings = [*changed, *(replace(finding, shard=shard.name) for finding in report.findings)]
         if not any(finding.severity == "error" for finding in findings):
             findings += self._missing_columns(shard)
-        if self._check is not None and not any(finding.severity == "error" for finding in findings):
-            findings += self._faulty_samples(shard, self._check)
+        has_check = self._check is not None or Samples.checks(kind_of(self.dataset), "of_sample")
+        if self._plan.level == "decode" and has_check and not any(each.severity == "error" for each in findings):
+            findings += self._faulty_samples(shard)
         return findings
 
     def _changes(self, shard: ShardEntry) -> Iterator[Finding]:
@@ -72,8 +73,8 @@ class RecordShardLint(OfDataset):
                 message = f"field {field!r} needs part {needed}; the samples of this file have {found}"
                 yield Finding(Samples.E301, message, shard=shard.name, part=alternatives[0])
 
-    def _faulty_samples(self, shard: ShardEntry, check: SampleCheck) -> Iterator[Finding]:
+    def _faulty_samples(self, shard: ShardEntry) -> Iterator[Finding]:
         excluded = self.excluded(shard.name)
         samples = range(shard.first_sample, shard.first_sample + shard.samples)
         kept = [sample for sample in samples if self.dataset.index.key(sample) not in excluded]
-        return SampleLint(check, with_lines=False).findings(self.dataset, kept)
+        return SampleLint(self._check, with_lines=False).findings(self.dataset, kept)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..accounting import Rule
+from ..dataset.unprepared.scan import UnpreparedDataset
 
 if TYPE_CHECKING:
     from ..dataset.dataset import Dataset
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..format.index.shard_index import ShardIndex
     from ..storage import FileInfo, Storage
 
+Level = Literal["of_dataset", "of_shard", "of_sample"]
 Kind = Literal[
     "tar shards",
     "unprepared tar files",
@@ -31,7 +33,17 @@ Kind = Literal[
 TARS: tuple[Kind, ...] = ("tar shards", "unprepared tar files")
 DATASETS: tuple[Kind, ...] = ("tar shards", "folders of JSONL or Parquet files")
 SHARDS: tuple[Kind, ...] = (*TARS, "folders of JSONL or Parquet files")
-FILES: tuple[Kind, ...] = (*SHARDS, "JSONL files", "token files", "Parquet files", "folders of media files")
+RECORD_FILES: dict[str, Kind] = {"jsonl": "JSONL files", "binidx": "token files", "parquet": "Parquet files"}
+FILES: tuple[Kind, ...] = (*SHARDS, *RECORD_FILES.values(), "folders of media files")
+
+
+def kind_of(dataset: Dataset) -> Kind:
+    """Return the kind of a dataset."""
+    if dataset.traits.is_file:
+        return RECORD_FILES[dataset.traits.format]
+    if dataset.traits.are_records:
+        return "folders of JSONL or Parquet files"
+    return "unprepared tar files" if isinstance(dataset, UnpreparedDataset) else "tar shards"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +78,21 @@ class ScannedShard:
         return self.entry is not None and self.entry.size_bytes != self.info.size_bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSample:
+    """A sample whose parts were read.
+
+    Attributes:
+        shard: Name of the shard.
+        key: Bare key; of a line or row, its number in the file.
+        parts: Part name → bytes; the values of a row's columns for Parquet files.
+    """
+
+    shard: str
+    key: str
+    parts: Mapping[str, Any]
+
+
 @dataclass(frozen=True, eq=False)
 class LintRule(Rule):
     """A rule of lint.
@@ -77,6 +104,7 @@ class LintRule(Rule):
         kinds: Kinds of data for which the rule holds; by default those of its group.
         of_dataset: Check of a dataset as a whole.
         of_shard: Check of the headers of a tar shard.
+        of_sample: Check of the contents of a sample, at level ``decode``; for rules of the group ``Samples``.
         is_excludable: Excluding one sample resolves the fault.
         is_outdated: A document is invalid or an index must be written again, which exclusions would hinder.
         hides_samples: The index may have wrong offsets for the shard, so that every part would fail to decode.
@@ -87,6 +115,7 @@ class LintRule(Rule):
     kinds: tuple[Kind, ...] = ()
     of_dataset: Callable[[Dataset], Iterable[Finding]] | None = None
     of_shard: Callable[[ScannedShard], Iterable[Finding]] | None = None
+    of_sample: Callable[[ReadSample], Iterable[Finding]] | None = None
     is_excludable: bool = False
     is_outdated: bool = False
     hides_samples: bool = False
@@ -122,23 +151,24 @@ class LintRules:
         cls.rules = tuple(rule for rule in vars(cls).values() if isinstance(rule, LintRule))
 
     @classmethod
-    def of(cls, kind: Kind) -> list[LintRule]:
-        """Return the rules that hold for a kind of data."""
-        return [rule for rule in cls.rules if kind in rule.kinds]
+    def checks(
+        cls, kind: Kind, level: Literal["of_dataset", "of_shard", "of_sample"]
+    ) -> tuple[Callable[..., Any], ...]:
+        """Return the checks of the rules that hold for a kind of data, each once."""
+        checks = dict.fromkeys(getattr(rule, level) for rule in cls.rules if kind in rule.kinds)
+        return tuple(check for check in checks if check is not None)
 
     @classmethod
-    def check_dataset(cls, dataset: Dataset, kind: Kind) -> Iterator[Finding]:
-        """Run the checks of a dataset as a whole, each once."""
-        for check in dict.fromkeys(rule.of_dataset for rule in cls.of(kind)):
-            if check is not None:
-                yield from check(dataset)
+    def check_dataset(cls, dataset: Dataset) -> Iterator[Finding]:
+        """Yield what the checks of a dataset as a whole find."""
+        for check in cls.checks(kind_of(dataset), "of_dataset"):
+            yield from check(dataset)
 
     @classmethod
-    def check_shard(cls, shard: ScannedShard, kind: Kind) -> Iterator[Finding]:
-        """Run the checks of the headers of a shard, each once."""
-        for check in dict.fromkeys(rule.of_shard for rule in cls.of(kind)):
-            if check is not None:
-                yield from check(shard)
+    def check_shard(cls, shard: ScannedShard) -> Iterator[Finding]:
+        """Yield what the checks of the headers of a shard find."""
+        for check in cls.checks("unprepared tar files" if shard.entry is None else "tar shards", "of_shard"):
+            yield from check(shard)
 
 
 @dataclass(frozen=True, slots=True)

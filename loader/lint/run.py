@@ -8,22 +8,26 @@ from functools import partial
 
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
+from ..dataset.records import SingleFile
 from ..dataset.unprepared.scan import ShardSummary, UnpreparedDataset, join_summaries
 from ..dataset.unprepared.tar_folder import TarFolder, find_tars
 from ..dataset.unprepared.tar_index import TarIndex
 from ..errors import ConfigError, EnergonError, FormatError, StorageError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
+from ..format.documents.providers import data_path
 from ..format.index.layout import Layout, ShardEntry
 from ..format.nv_meta import INDEX_SQLITE
 from ..format.prepare.shards import compressed_warning
+from ..storage import open_parent
 from .contents import SampleLint, media_note
 from .metadata import DatasetFiles, readable_config, unreadable_dataset
+from .record_file import check_record_file
 from .record_folder import RecordShardLint
 from .report import LintPlan, LintReport, SampleCheck
-from .rule import Finding, Kind
+from .rule import Finding, kind_of
 from .running import OnProgress, RunningLint
-from .samples import required_parts
+from .samples import Samples, required_parts
 from .shard import Shards
 from .task import RULES_OF_DATASETS, DecodeCheck, DecodeTasks, HeaderCheck, UnpreparedHeaderCheck
 
@@ -76,6 +80,23 @@ def lint_tars(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
     return lint.report()
 
 
+def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintReport:
+    """Lint a JSONL, token or Parquet file, with the rules of datasets if it has no errors.
+
+    Args:
+        plan: The plan of the lint; it names a file.
+        on_progress: Called with numbers of bytes.
+    """
+    lint = RunningLint(max_findings=plan.max_findings, on_progress=on_progress)
+    check_record_file(lint, *open_parent(data_path(plan.ref.path)), level=plan.level)
+    if lint.complete and not any(finding.severity == "error" for finding in lint.findings):
+        dataset = SingleFile(plan.ref)
+        _check_rules(lint, dataset)
+        if plan.level == "decode" and Samples.checks(kind_of(dataset), "of_sample"):
+            lint.add(*SampleLint(None, with_lines=False).findings(dataset, range(len(dataset))))
+    return lint.report()
+
+
 class _Lint(RunningLint):
     """A running lint of a dataset, or of tar shards that are not prepared."""
 
@@ -98,7 +119,7 @@ class _Lint(RunningLint):
         self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
         config = readable_config(dataset)
         if dataset.traits.are_records:
-            self._check_rules(dataset, "folders of JSONL or Parquet files")
+            _check_rules(self, dataset)
             is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
             check = self._sample_check(dataset) if is_typed else None
             files = RecordShardLint(plan=self._plan, config=config, check=check)
@@ -106,7 +127,7 @@ class _Lint(RunningLint):
                 self.add(*findings)
                 self.progress(done, len(shards), "shards")
             return
-        self._check_rules(dataset, "tar shards")
+        _check_rules(self, dataset)
         check = self._sample_check(dataset)
         self.media_note = media_note(dataset.index.part_names, self._plan.level, check)
         is_damaged = any(finding.rule is DatasetFiles.E006 for finding in self.findings)
@@ -142,14 +163,9 @@ class _Lint(RunningLint):
         index = join_summaries(tars, [summaries[number] for number in sorted(summaries)])
         self.samples, self.part_sets = len(index), index.part_sets()
         self.media_note = media_note(index.part_names, self._plan.level, check)
-        self._check_rules(UnpreparedDataset(tars, index, complete=True), "unprepared tar files")
+        _check_rules(self, UnpreparedDataset(tars, index, complete=True))
         if check is not None:
             self._decode(partial(_open_tars, tars, index.layout), index.shards, check, None)
-
-    def _check_rules(self, dataset: Dataset, kind: Kind) -> None:
-        """Run the checks of a dataset as a whole."""
-        for rules in RULES_OF_DATASETS:
-            self.add(*rules.check_dataset(dataset, kind))
 
     def _decode(
         self,
@@ -175,6 +191,12 @@ class _Lint(RunningLint):
         if unchecked:
             self.add(Finding(DatasetFiles.W009, unchecked))
         return check
+
+
+def _check_rules(lint: RunningLint, dataset: Dataset) -> None:
+    """Run the checks of a dataset as a whole."""
+    for rules in RULES_OF_DATASETS:
+        lint.add(*rules.check_dataset(dataset))
 
 
 def _open_tars(tars: TarFolder, layout: Layout) -> Dataset:

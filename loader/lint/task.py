@@ -22,16 +22,18 @@ from ..format.index.layout import ShardEntry
 from ..format.index.shard_index import index_shard
 from ..storage import FileInfo, Storage
 from .contents import SampleLint
+from .jsonl import JsonlFiles
 from .metadata import DatasetFiles
+from .record_file import ColumnFiles
 from .report import CheckedTask, LintPlan, take_pictures
-from .rule import Finding, Kind, ScannedShard
+from .rule import Finding, ScannedShard
 from .samples import Samples
 from .shard import Shards, compare_file, read_all
 from .split import Split
 
 _SAMPLES_AT_ONCE = 256
 
-RULES_OF_DATASETS = (DatasetFiles, Split, Samples, Shards)
+RULES_OF_DATASETS = (DatasetFiles, Split, Samples, Shards, JsonlFiles, ColumnFiles)
 """The groups whose checks run on datasets and their shards."""
 
 
@@ -131,7 +133,7 @@ class HeaderCheck(OfDataset):
             )
 
         if info is not None:
-            findings += check_headers(shard.name, scan, "tar shards", read_bytes=self._read_bytes)
+            findings += check_headers(shard.name, scan, read_bytes=self._read_bytes)
         excluded = self.excluded(shard.name)
         return CheckedTask([each for each in findings if not (each.is_sample and each.key in excluded)], Counter())
 
@@ -151,7 +153,7 @@ class UnpreparedHeaderCheck:
             scans.append(ScannedShard(storage=self.storage, info=shard, headers=headers))
             return scans[0]
 
-        findings = list(check_headers(shard.name, scan, "unprepared tar files", read_bytes=self.read_bytes))
+        findings = list(check_headers(shard.name, scan, read_bytes=self.read_bytes))
         is_whole = scans and not any(finding.rule.hides_samples for finding in findings)
         return summarize_shard(shard, scans[0].headers) if is_whole else None, findings
 
@@ -186,19 +188,18 @@ def _open_folder(ref: DatasetRef) -> Dataset:
     return dataset
 
 
-def check_headers(name: str, scan: Callable[[], ScannedShard], kind: Kind, *, read_bytes: bool) -> Iterator[Finding]:
+def check_headers(name: str, scan: Callable[[], ScannedShard], *, read_bytes: bool) -> Iterator[Finding]:
     """Scan the headers of a shard and run all their checks; damage of the shard is a finding.
 
     Args:
         name: Name of the shard.
         scan: Function that reads the headers.
-        kind: Kind of the data.
         read_bytes: Read the contents too, to find bytes that the disk cannot read.
     """
     try:
         shard = scan()
         for rules in RULES_OF_DATASETS:
-            yield from rules.check_shard(shard, kind)
+            yield from rules.check_shard(shard)
         if read_bytes:
             read_all(shard.storage, name)
     except FormatError as error:

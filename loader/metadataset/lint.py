@@ -13,12 +13,10 @@ from ..format.columns.column import column_names
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
-from ..lint.record_file import lint_record_file
 from ..lint.report import LintPlan, LintProgress, LintReport
 from ..lint.rule import Finding, LintRule, LintRules
-from ..lint.run import lint_dataset
+from ..lint.run import lint_dataset, lint_file
 from ..lint.running import OnProgress, RunningLint
-from ..storage import open_parent
 from .documents.leaf_plan import JoinMember, LeafPlan
 from .documents.paths import DatasetPaths
 from .leaf_samples import LeafCounter
@@ -185,20 +183,14 @@ class _MetadatasetLint(RunningLint):
             total = sum(each.total for each in self._work.values())
             self.progress(done, total, "samples" if plan.level == "decode" else "shards")
 
-        remaining = None if plan.max_findings is None else plan.max_findings - len(self.findings)
-        if is_record_file(ref.path):
-            report = lint_record_file(
-                *open_parent(ref.path), level=plan.level, max_findings=remaining, on_progress=progress
-            )
-        else:
-            dataset_plan = replace(
-                plan,
-                ref=ref,
-                workers=plan.workers if work.total > _MAX_WITHOUT_WORKERS.get(plan.level, 0) else 1,
-                split_parts=work.split_parts,
-                max_findings=remaining,
-            )
-            report = lint_dataset(dataset_plan, on_progress=progress)
+        dataset_plan = replace(
+            plan,
+            ref=ref,
+            workers=plan.workers if work.total > _MAX_WITHOUT_WORKERS.get(plan.level, 0) else 1,
+            split_parts=work.split_parts,
+            max_findings=None if plan.max_findings is None else plan.max_findings - len(self.findings),
+        )
+        report = (lint_file if is_record_file(ref.path) else lint_dataset)(dataset_plan, on_progress=progress)
         work.done = work.total
         self.complete &= report.complete
         self.datasets += 1

@@ -273,8 +273,8 @@ def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Find
     entry = next(one for one in tar_index(folder).shards if one.name == shard)
     found: dict[str, list[Finding]] = {}
     headers, config = tar_index(folder).shard_index(entry), readable_config(folder)
-    scanned = ScannedShard(storage=folder.storage, info=entry.info, headers=headers, config=config)
-    for finding in Samples.check_shard(scanned, "tar shards"):
+    scanned = ScannedShard(storage=folder.storage, info=entry.info, headers=headers, config=config, entry=entry)
+    for finding in Samples.check_shard(scanned):
         found.setdefault(finding.key or "", []).append(finding)
     return found
 

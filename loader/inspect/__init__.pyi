@@ -34,7 +34,7 @@ from .lint import (
     LintRequest as LintRequest,
     exclude_broken as exclude_broken,
     exclusion_advice as exclusion_advice,
-    is_only_media_folder as is_only_media_folder,
+    kind_at as kind_at,
     run_lint as run_lint,
 )
 from .media_views import (

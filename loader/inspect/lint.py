@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
-from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..dataset.dataset import Dataset
 from ..dataset.exclusions.change import exclude_names
 from ..dataset.opening import folder_at
@@ -14,34 +13,18 @@ from ..dataset.unprepared.tar_folder import is_prepared, is_unprepared
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
+from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
-from ..lint.report import LintPlan, LintProgress, LintReport, SampleCheck
-from ..lint.rule import Finding
-from ..storage import EPath, Storage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LintRequest:
-    """A path to lint, and how.
-
-    Attributes:
-        ref: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared. A split
-            file or dataset file replaces those that a metadataset names; ``trust_code`` runs code of the data.
-        level: ``"headers"``, ``"bytes"`` or ``"decode"``.
-        workers: Number of worker processes; at least 1.
-        split_parts: Only these split parts, or splits of a metadataset.
-        max_findings: Stop at this number of findings.
-        max_json_bytes: Larger JSON parts are not parsed, a finding; None for no limit.
-    """
-
-    ref: DatasetRef
-    level: str = "decode"
-    workers: int = 1
-    split_parts: tuple[str, ...] | None = None
-    max_findings: int | None = None
-    max_json_bytes: int | None = CHECKED_JSON_BYTES
+from ..lint.report import (
+    LintPlan,
+    LintProgress,
+    LintReport,
+    LintRequest as LintRequest,  # noqa: PLC0414 - a name of this package, too
+    SampleCheck,
+)
+from ..lint.rule import RECORD_FILES, Finding, Kind
+from ..storage import EPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,17 +57,11 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         ConfigError: The split parts do not exist.
         StorageError: A metadataset cannot be read.
     """
-    ref = request.ref
-    make_check = partial(_make_check, trust_code=ref.trust_code, max_json_bytes=request.max_json_bytes)
-    plan = LintPlan(
-        ref=ref,
-        level=request.level,
-        workers=request.workers,
-        split_parts=request.split_parts,
-        max_findings=request.max_findings,
-        make_sample_check=make_check,
-    )
-    if is_metadataset(ref.path):
+    make_check = partial(_make_check, trust_code=request.ref.trust_code, max_json_bytes=request.max_json_bytes)
+    options = {field.name: getattr(request, field.name) for field in fields(request)}
+    plan = LintPlan(**options, make_sample_check=make_check)
+    kind = kind_at(request.ref)
+    if kind == "metadatasets":
         from ..metadataset.lint import lint_metadataset
         from ..stores.aux_store import open_aux_store
 
@@ -92,22 +69,25 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
     from ..lint.media_folder import lint_media_folder
     from ..lint.run import lint_dataset, lint_file, lint_tars
 
-    linter = lint_dataset
-    if is_record_file(data_path(ref.path)):
-        linter = lint_file
-    elif is_tar_file(ref.path):
-        linter = lint_tars
-    elif is_only_media_folder(storage := ref.storage()):
-        linter = lint_media_folder
-    elif is_unprepared(storage, ref):
-        linter = lint_tars
-    return linter(plan, on_progress=on_progress)
+    others = dict.fromkeys(RECORD_FILES.values(), lint_file)
+    linters = {"folders of media files": lint_media_folder, "unprepared tar files": lint_tars, **others}
+    return linters.get(kind, lint_dataset)(plan, on_progress=on_progress)
 
 
-def is_only_media_folder(storage: Storage) -> bool:
-    """Return True for a media folder without remains of a dataset of shards, which lint would have to report."""
-    remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")
-    return is_media_folder(storage) and not any(map(storage.exists, remains))
+def kind_at(ref: DatasetRef) -> Kind:
+    """Return the kind of data that a path names; tar shards if it names a prepared folder, or nothing."""
+    path = data_path(ref.path)
+    if is_record_file(path):
+        return RECORD_FILES[format_of(path)]
+    if is_metadataset(ref.path):
+        return "metadatasets"
+    if is_tar_file(ref.path):
+        return "unprepared tar files"
+    storage = ref.storage()
+    remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")  # of a dataset of shards, which lint has to report
+    if is_media_folder(storage) and not any(map(storage.exists, remains)):
+        return "folders of media files"
+    return "unprepared tar files" if is_unprepared(storage, ref) else "tar shards"
 
 
 def exclude_broken(ref: DatasetRef | str, report: LintReport) -> ExcludedSamples:

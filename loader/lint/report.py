@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..accounting.part_sets import PartSets
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
@@ -40,20 +41,17 @@ def take_pictures(check: SampleCheck | None) -> PictureCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintPlan:
-    """A lint of a dataset.
+class LintRequest:
+    """A path to lint, and how.
 
     Attributes:
-        ref: The dataset.
+        ref: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared. A split
+            file or dataset file replaces those that a metadataset names; ``trust_code`` runs code of the data.
         level: ``headers``, ``bytes`` (read the contents too) or ``decode`` (and decode them).
-        workers: Number of worker processes.
-        split_parts: Split parts to check; None checks all shards.
+        workers: Number of worker processes; at least 1.
+        split_parts: Only these split parts, or splits of a metadataset; None checks all.
         max_findings: Number of findings to stop at; None finds all.
-        make_sample_check: Function ``(config, meta_folder)`` that makes the check of samples for level ``decode``,
-            which requires it; the other levels do not call it. It is called once, and its result must be picklable.
-
-    Raises:
-        ConfigError: The level does not exist, or level ``decode`` has no check.
+        max_json_bytes: Larger JSON parts are not parsed, a finding; None for no limit.
     """
 
     ref: DatasetRef
@@ -61,6 +59,21 @@ class LintPlan:
     workers: int = 1
     split_parts: tuple[str, ...] | None = None
     max_findings: int | None = None
+    max_json_bytes: int | None = CHECKED_JSON_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintPlan(LintRequest):
+    """A lint that can run.
+
+    Attributes:
+        make_sample_check: Function ``(config, meta_folder)`` that makes the check of samples for level ``decode``,
+            which requires it; the other levels do not call it. It is called once, and its result must be picklable.
+
+    Raises:
+        ConfigError: The level does not exist, or level ``decode`` has no check.
+    """
+
     make_sample_check: Callable[[DatasetConfig | None, str], SampleCheck] | None = None
 
     def __post_init__(self) -> None:

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from loader.format.documents import is_metadataset, is_record_file
-from loader.inspect import ExcludedSamples, LintRequest, is_only_media_folder
+from loader.format.documents import is_record_file
+from loader.inspect import ExcludedSamples, LintRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -161,16 +161,15 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
 
 
 def _amount(request: LintRequest, report: LintReport) -> str:
-    from loader.inspect import plural
+    from loader.inspect import kind_at, plural
 
-    path = request.ref.path
-    samples = plural(report.samples, "sample")
-    if is_record_file(path):
-        return samples
-    if is_only_media_folder(request.ref.storage()):
+    kind, samples = kind_at(request.ref), plural(report.samples, "sample")
+    if kind == "folders of media files":
         return plural(report.samples, "file")
+    if is_record_file(request.ref.path):
+        return samples
     where = f"{samples} in {plural(report.shards, 'shard')}"
-    return f"{where} of {plural(report.datasets, 'dataset')}" if is_metadataset(path) else where
+    return f"{where} of {plural(report.datasets, 'dataset')}" if kind == "metadatasets" else where
 
 
 def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, str | None], str | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -27,6 +27,9 @@ from .report import SampleCheck
 from .rule import Finding, ReadSample, kind_of
 from .samples import Samples
 from .shard import Shards
+
+_Checks = Sequence[Callable[[ReadSample], Iterable[Finding]]]
+"""Checks of rules."""
 
 
 def media_names(names: Iterable[str]) -> tuple[str, ...]:
@@ -66,14 +69,15 @@ class SampleLint:
     def findings(self, dataset: Dataset, samples: Iterable[int]) -> Iterator[Finding]:
         """Yield the findings about samples, by their numbers in the dataset, ascending."""
         index = dataset.index
+        checks = Samples.checks(kind_of(dataset), "of_sample")
         for shard, numbers in groupby(samples, index.shard_of):
             if isinstance(index, RecordIndex):
                 file = index.file(index.number_of(shard.name))
                 with file.open() as opened:
                     for number in numbers:
-                        yield from self._of_record(dataset, file, opened, number - shard.first_sample)
+                        yield from self._of_record(checks, file, opened, number - shard.first_sample)
             else:
-                yield from self._of_shard(dataset, shard, numbers)
+                yield from self._of_shard(checks, dataset, shard, numbers)
 
     def count_media(self, dataset: Dataset, samples: Iterable[int]) -> int:
         """Count the parts of samples of tar shards with sound or video that the check decodes."""
@@ -87,7 +91,9 @@ class SampleLint:
     def _max_json_bytes(self) -> int | None:
         return getattr(self.check, "max_json_bytes", None)
 
-    def _of_shard(self, dataset: Dataset, shard: ShardEntry, samples: Iterable[int]) -> Iterator[Finding]:
+    def _of_shard(
+        self, checks: _Checks, dataset: Dataset, shard: ShardEntry, samples: Iterable[int]
+    ) -> Iterator[Finding]:
         index, storage = tar_index(dataset), dataset.storage
         try:
             file = storage.open(shard.name, shard.info)
@@ -109,9 +115,10 @@ class SampleLint:
                 yield from _faults(
                     self.check, key, parts, shard=shard.name, locations=locations, required=self.required
                 )
-                yield from self._of_rules(dataset, ReadSample(shard=shard.name, key=key, parts=parts))
+                for check in checks:
+                    yield from check(ReadSample(shard=shard.name, key=key, parts=parts))
 
-    def _of_record(self, dataset: Dataset, file: RecordFile, opened: ReadableFile, number: int) -> Iterator[Finding]:
+    def _of_record(self, checks: _Checks, file: RecordFile, opened: ReadableFile, number: int) -> Iterator[Finding]:
         key = str(number)
         try:
             parts = read_record(file, opened, number, max_json_bytes=self._max_json_bytes)
@@ -131,11 +138,8 @@ class SampleLint:
         # Nothing needs to be decoded in rows.
         check = self.check if file.decodes else getattr(self.check, "check_values", None)
         yield from _faults(check, key, parts, shard=file.name)
-        yield from self._of_rules(dataset, ReadSample(shard=file.name, key=key, parts=parts))
-
-    def _of_rules(self, dataset: Dataset, sample: ReadSample) -> Iterator[Finding]:
-        for check in Samples.checks(kind_of(dataset), "of_sample"):
-            yield from check(sample)
+        for check_of_rule in checks:
+            yield from check_of_rule(ReadSample(shard=file.name, key=key, parts=parts))
 
 
 def _faults(
@@ -161,7 +165,7 @@ def _faults(
         faults = () if check is None else check(key, parts)
     except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
         faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
-    by_name = {part.name: part for part in locations}
+    by_name = {part.name: part for part in locations} if faults else {}
     for part, message in faults:
         location = by_name.get(part or "")
         if location.size_bytes == 0 if location is not None else part in required:

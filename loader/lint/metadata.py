@@ -124,16 +124,17 @@ def _compare(
     """Compare the rows of a table, of samples or of parts, with the headers; report the first that differs."""
     noun = "part" if table == _PARTS else "sample"
     for number, (right, row) in enumerate(zip_longest(expected, rows)):
+        if row == right:
+            continue
         if right is None:
             message = f"index.sqlite has more {noun}s than the shard's {number}: {_REBUILD}"
             yield Finding(DatasetFiles.E006, message, shard=scan.name)
-            return
-        if row != right:
+        else:
             sample, part = (right[0], right[1]) if table == _PARTS else (number, None)
             message = f"index.sqlite has {row}, the shard has {noun} {right}: {_REBUILD}"
             key = scan.headers.keys()[sample]
             yield Finding(DatasetFiles.E006, message, shard=scan.name, key=key, part=part, offset=right[2])
-            return
+        return
 
 
 def _check_tar_idx(scan: ScannedShard) -> Iterator[Finding]:

@@ -23,13 +23,12 @@ from ..storage import open_parent
 from .contents import SampleLint, media_note
 from .metadata import DatasetFiles, readable_config, unreadable_dataset
 from .record_file import check_record_file
-from .record_folder import RecordShardLint
 from .report import LintPlan, LintReport, SampleCheck
 from .rule import Finding, kind_of
 from .running import OnProgress, RunningLint
 from .samples import Samples, required_parts
 from .shard import Shards
-from .task import RULES_OF_DATASETS, DecodeCheck, DecodeTasks, HeaderCheck, UnpreparedHeaderCheck
+from .task import RULES_OF_DATASETS, DecodeCheck, DecodeTasks, HeaderCheck, RecordShardLint, UnpreparedHeaderCheck
 
 
 def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintReport:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from loader.inspect.browse import PageLinks
     from loader.lint import Finding, FindingGroup, LintReport
 
+_FINDING = ("severity", "code", "message", "dataset", "shard", "key", "part", "offset", "at", "hint")  # keys in JSON
 _MAX_EXAMPLES = 3  # of findings of one cause
 
 
@@ -39,19 +40,8 @@ def lint_document(
         "pictures": _pictures_by_part(report),
         "part_sets": None if report.part_sets is None else report.part_sets.to_document(),
         "findings": [
-            {
-                "severity": finding.severity,
-                "code": finding.code,
-                "message": finding.message,
-                "dataset": finding.dataset,
-                "shard": finding.shard,
-                "key": finding.key,
-                "part": finding.part,
-                "offset": finding.offset,
-                "at": finding.at,
-                "hint": finding.hint,
-                "page": None if pages is None else pages.url(finding.dataset, finding.shard, finding.key),
-            }
+            {name: getattr(finding, name) for name in _FINDING}
+            | {"page": None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)}
             for finding in report.findings
         ],
     }

@@ -169,7 +169,7 @@ class JsonlFiles(LintRules):
 
     title = "JSONL files"
     note = "`shard` is the name of the file, and `offset` that of the line."
-    kinds = ("JSONL files",)
+    kinds = ("JSONL files", "folders of JSONL or Parquet files")
 
     E401 = LintRule(
         "the index of a JSONL file is missing or damaged",
@@ -188,14 +188,12 @@ class JsonlFiles(LintRules):
         why="The sample fails to load. Training logs an error and skips it.",
         action="correct or remove it; JSON over several lines: `jq -c .` converts it",
         example="A JSON document was written with indents, over several lines.",
-        kinds=("JSONL files", "folders of JSONL or Parquet files"),
     )
     E404 = LintRule(
         "a line is not UTF-8",
         why="The sample fails to load. Training logs an error and skips it.",
         action="convert the file: `iconv -f LATIN1 -t UTF-8`",
         example="A file of an old Windows program has the byte E9 for é.",
-        kinds=("JSONL files", "folders of JSONL or Parquet files"),
     )
     W405 = LintRule(
         "there are blank lines",

@@ -10,11 +10,12 @@ from ..format.documents.providers import format_of
 from ..storage import Storage
 from .jsonl import JsonlCheck
 from .report import LintReport
-from .rule import Finding, LintRule, LintRules
+from .rule import Finding, Kind, LintRule, LintRules
 from .running import OnProgress, RunningLint
 from .shard import Shards
 
 _SEQUENCES_AT_ONCE = 1 << 20
+_PARQUET: tuple[Kind, ...] = ("Parquet files", "folders of JSONL or Parquet files")
 
 
 def lint_record_file(
@@ -164,19 +165,19 @@ class ColumnFiles(LintRules):
         why="Rows of the file fail to load, or all do.",
         action="copy or write it again",
         example="A download stopped before the footer of the file.",
-        kinds=("Parquet files", "folders of JSONL or Parquet files"),
+        kinds=_PARQUET,
     )
     W415 = LintRule(
         "a row group of a Parquet file is larger than the cache of decoded rows",
         why="Shuffled reading decodes the row group many times, so that loading is slow.",
         action="write smaller row groups: shuffled reading decodes this one many times",
         example="The file was written with one row group of 4 GB.",
-        kinds=("Parquet files",),
+        kinds=_PARQUET,
     )
     E416 = LintRule(
         "a token file or Parquet file has no samples",
         why="A loader of the file stops with an error.",
         action="find the cause, or remove the file from the metadataset",
         example="A filter removed every row.",
-        kinds=("token files", "Parquet files"),
+        kinds=("token files", *_PARQUET),
     )

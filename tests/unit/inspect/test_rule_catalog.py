@@ -9,8 +9,9 @@ import pytest
 from loader.accounting import Rule, plain_text, reasons
 from loader.errors import ConfigError
 from loader.inspect.rule_catalog import LINT_RULES, find_rule, rule_groups
-from loader.lint.rule import Finding, LintRule, LintRules
+from loader.lint.rule import TARS, Finding, LintRule, LintRules
 from loader.lint.samples import Samples
+from loader.lint.task import RULES_OF_DATASETS
 
 RULES = [rule for group in rule_groups() for rule in group.rules]
 
@@ -64,3 +65,11 @@ def test_a_check_that_several_rules_name_runs_once() -> None:
     [run] = Twice.checks("tar shards", "of_dataset")
     assert run is check
     assert Twice.checks("token files", "of_dataset") == ()
+
+
+def test_no_rule_has_a_check_that_never_runs() -> None:
+    for group in LINT_RULES:
+        for rule in group.rules:
+            assert rule.of_sample is None or group is Samples, rule
+            assert (rule.of_dataset or rule.of_shard) is None or group in RULES_OF_DATASETS, rule
+            assert rule.of_shard is None or set(TARS) & set(rule.kinds), rule

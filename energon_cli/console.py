@@ -242,10 +242,10 @@ def show_account(account: Account) -> None:
 
 
 def _line(entry: AccountEntry) -> str:
-    from loader.accounting import REASONS
+    from loader.accounting import meanings
     from loader.inspect import format_bytes, plural
 
     size = f" ({format_bytes(entry.size_bytes)})" if entry.size_bytes else ""
     example = f", first {entry.example}" if entry.count > 1 else f": {entry.example}"
     counted = plural(entry.count, entry.unit.removesuffix("s"))
-    return f"{counted}{size}, {REASONS[entry.reason]}{example if entry.example else ''} [{entry.reason}]"
+    return f"{counted}{size}, {meanings()[entry.reason]}{example if entry.example else ''} [{entry.reason}]"

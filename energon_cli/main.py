@@ -33,7 +33,7 @@ COMMANDS = {
         "energon_cli.prepare.media", "prepare_media", "Collect sizes and durations of media files in a folder."
     ),
     "info": LazyCommand("energon_cli.commands.look.info", "info", "Describe a dataset on one screen."),
-    "lint": LazyCommand("energon_cli.lint.command", "lint", "Check a dataset and list all its faults."),
+    "lint": LazyCommand("energon_cli.commands.look.lint", "lint", "Check a dataset and list all its faults."),
     "rule": LazyCommand("energon_cli.commands.look.rule", "rule", "Explain codes of findings and of unused input."),
     "preview": LazyCommand(
         "energon_cli.commands.look.preview.command", "preview", "Show samples, with their pictures, in the terminal."

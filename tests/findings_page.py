@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loader.inspect.rules import RULE_GROUPS, Rule, plain_text
+from loader.accounting import Rule, plain_text
+from loader.inspect import rule_groups
+from loader.lint.rule import LintRule
 from tests.source_tree import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "findings.md"
@@ -33,7 +35,7 @@ def findings_page() -> str:
 
 def _lines() -> Iterator[str]:
     yield _HEAD
-    for group in RULE_GROUPS:
+    for group in rule_groups():
         yield f"\n## {group.title}\n\n"
         if group.note:
             yield f"{group.note}\n\n"
@@ -42,7 +44,8 @@ def _lines() -> Iterator[str]:
             yield f"| {rule.code} | {_meaning(rule)} | {rule.action} |\n"
         yield "\nWhy each one matters, and an example:\n\n"
         for rule in group.rules:
-            yield f"- **{rule.code}.** {rule.why} *Example:* {rule.example}\n"
+            data = f" *Data:* {', '.join(rule.kinds)}." if isinstance(rule, LintRule) else ""
+            yield f"- **{rule.code}.** {rule.why} *Example:* {rule.example}{data}\n"
 
 
 def _meaning(rule: Rule) -> str:

@@ -2,7 +2,7 @@
 
 - :mod:`account` counts units as used, left out by reason, or failed by reason, and checks the sums.
 - :mod:`part_sets` counts which part names occur together in samples.
-- :mod:`reasons` is the closed list of reasons; ``energon rule`` explains each.
+- :mod:`rules` explains a code, and has the closed list of reasons (``reasons.toml``); ``energon rule`` prints them.
 - :mod:`kinds` distinguishes pictures, sound, video, texts and other files by their names and first bytes, and
   :mod:`foreign_contents` names files that are not what their name says.
 """

@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
-from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..dataset.dataset import Dataset
 from ..dataset.exclusions.change import exclude_names
 from ..dataset.opening import folder_at
-from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared
+from ..dataset.unprepared.tar_index import is_prepared, is_unprepared
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
+from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
-from ..lint.report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
-from ..storage import EPath, Storage, open_parent
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LintRequest:
-    """A path to lint, and how.
-
-    Attributes:
-        ref: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared. A split
-            file or dataset file replaces those that a metadataset names; ``trust_code`` runs code of the data.
-        level: ``"headers"``, ``"bytes"`` or ``"decode"``.
-        workers: Number of worker processes; at least 1.
-        split_parts: Only these split parts, or splits of a metadataset.
-        max_findings: Stop at this number of findings.
-        max_json_bytes: Larger JSON parts are not parsed, a finding; None for no limit.
-    """
-
-    ref: DatasetRef
-    level: str = "decode"
-    workers: int = 1
-    split_parts: tuple[str, ...] | None = None
-    max_findings: int | None = None
-    max_json_bytes: int | None = CHECKED_JSON_BYTES
+from ..lint.report import (
+    LintPlan,
+    LintProgress,
+    LintReport,
+    LintRequest as LintRequest,  # noqa: PLC0414 - a name of this package, too
+    SampleCheck,
+)
+from ..lint.rule import RECORD_FILES, Finding, Kind
+from ..storage import EPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,69 +57,37 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         ConfigError: The split parts do not exist.
         StorageError: A metadataset cannot be read.
     """
-    ref = request.ref
-    path = data_path(ref.path)
-    if is_record_file(path):
-        from ..lint.record_file import lint_record_file
-
-        storage, name = open_parent(path)
-        return lint_record_file(
-            storage, name, level=request.level, max_findings=request.max_findings, on_progress=on_progress
-        )
-    make_check = partial(_make_check, trust_code=ref.trust_code, max_json_bytes=request.max_json_bytes)
-    plan = LintPlan(
-        ref=ref,
-        level=request.level,
-        workers=request.workers,
-        split_parts=request.split_parts,
-        max_findings=request.max_findings,
-        make_sample_check=make_check,
-    )
-    if is_metadataset(ref.path):
+    make_check = partial(_make_check, trust_code=request.ref.trust_code, max_json_bytes=request.max_json_bytes)
+    options = {field.name: getattr(request, field.name) for field in fields(request)}
+    plan = LintPlan(**options, make_sample_check=make_check)
+    kind = kind_at(request.ref)
+    if kind == "metadatasets":
         from ..metadataset.lint import lint_metadataset
         from ..stores.aux_store import open_aux_store
 
         return lint_metadataset(plan, open_aux=open_aux_store, on_progress=on_progress)
+    from ..lint.media_folder import lint_media_folder
+    from ..lint.run import lint_dataset, lint_file, lint_tars
+
+    others = dict.fromkeys(RECORD_FILES.values(), lint_file)
+    linters = {"folders of media files": lint_media_folder, "unprepared tar files": lint_tars, **others}
+    return linters.get(kind, lint_dataset)(plan, on_progress=on_progress)
+
+
+def kind_at(ref: DatasetRef) -> Kind:
+    """Return the kind of data that a path names; tar shards if it names a prepared folder, or nothing."""
+    path = data_path(ref.path)
+    if is_record_file(path):
+        return RECORD_FILES[format_of(path)]
+    if is_metadataset(ref.path):
+        return "metadatasets"
+    if is_tar_file(ref.path):
+        return "unprepared tar files"
     storage = ref.storage()
-    if not is_tar_file(ref.path) and is_only_media_folder(storage):
-        from ..lint.media_folder import lint_media_folder
-
-        check = make_check(None, "") if request.level == "decode" else None
-        return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
-    if is_tar_file(ref.path) or is_unprepared(storage, ref):
-        return _lint_unprepared(request, make_check, on_progress)
-    from ..lint.run import lint_dataset
-
-    return lint_dataset(plan, on_progress=on_progress)
-
-
-def _lint_unprepared(
-    request: LintRequest,
-    make_check: Callable[[DatasetConfig | None, str], SampleCheck],
-    on_progress: Callable[[LintProgress], None] | None,
-) -> LintReport:
-    from ..lint.metadata import unreadable_dataset
-    from ..lint.unprepared import lint_tars
-
-    try:
-        tars = find_tars(request.ref.path)
-    except EnergonError as error:
-        found = (unreadable_dataset(error),)
-        return LintReport(findings=found, complete=True, shards=0, samples=0, seconds=0.0)
-    return lint_tars(
-        tars,
-        read_bytes=request.level == "bytes",
-        check=make_check(None, "") if request.level == "decode" else None,
-        workers=request.workers,
-        max_findings=request.max_findings,
-        on_progress=on_progress,
-    )
-
-
-def is_only_media_folder(storage: Storage) -> bool:
-    """Return True for a media folder without remains of a dataset of shards, which lint would have to report."""
-    remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")
-    return is_media_folder(storage) and not any(map(storage.exists, remains))
+    remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")  # of a dataset of shards, which lint has to report
+    if is_media_folder(storage) and not any(map(storage.exists, remains)):
+        return "folders of media files"
+    return "unprepared tar files" if is_unprepared(storage, ref) else "tar shards"
 
 
 def exclude_broken(ref: DatasetRef | str, report: LintReport) -> ExcludedSamples:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
@@ -14,60 +13,44 @@ from ..format.media.metadata import MediaMetadata, MediaMetadataReader
 from ..format.media.tables import read_media_filter
 from ..format.tar.names import split_member_name
 from ..storage import Storage
-from .report import Finding, LintProgress, LintReport, SampleCheck, take_pictures
-from .samples import media_note
+from .contents import media_note
+from .report import LintPlan, LintReport, SampleCheck, take_pictures
+from .rule import Finding, LintRule, LintRules
+from .running import OnProgress, RunningLint
+from .shard import Shards
 
 _BY_NAME_OR_HEADER = MediaFilter(strategy="GLOB", patterns=("*",))
 
 
-def lint_media_folder(
-    storage: Storage,
-    *,
-    check: SampleCheck | None = None,
-    max_findings: int | None = None,
-    on_progress: Callable[[LintProgress], None] | None = None,
-) -> LintReport:
+def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintReport:
     """Lint the files of a folder that have media metadata.
 
     Args:
-        storage: The folder.
-        check: Check that decodes a whole file; None reads headers only.
-        max_findings: Number of findings to stop at; None finds all.
+        plan: The plan of the lint.
         on_progress: Called after each file.
     """
-    started = time.perf_counter()
-    findings: list[Finding] = []
-    done = decoded_media = 0
-    complete, note = True, None
+    storage, check = plan.ref.storage(), plan.sample_check()
+    lint = RunningLint(max_findings=plan.max_findings, on_progress=on_progress)
     try:
         with closing(MediaMetadataReader(storage)) as reader:
             known = sorted(reader, key=lambda entry: entry[0])
         recorded = read_media_filter(storage)
         now_filter = replace(_BY_NAME_OR_HEADER, exact=recorded is not None and recorded.exact)
-        note = media_note(sorted({name.rpartition(".")[2] for name, _ in known}), "headers", check)
-        for name, metadata in known:
-            found = list(_faults(storage, name, metadata, check, now_filter))
-            decoded_media += check is not None and note is None and media_type_of_name(name) == "av"
-            room = len(found) if max_findings is None else max_findings - len(findings)
-            findings += found[:room]
-            done += 1
-            if on_progress is not None:
-                on_progress(LintProgress(done=done, total=len(known), unit="files", findings=len(findings)))
-            if max_findings is not None and len(findings) >= max_findings:
-                complete = done == len(known) and len(found) <= room
-                break
+        lint.media_note = media_note(sorted({name.rpartition(".")[2] for name, _ in known}), "headers", check)
+
+        def faults(entry: tuple[str, MediaMetadata]) -> list[Finding]:
+            return list(_faults(storage, *entry, check, now_filter))
+
+        for done, number, findings in lint.results(faults, known):
+            lint.add(*findings)
+            lint.samples = done
+            is_decoded = check is not None and lint.media_note is None
+            lint.decoded_media += is_decoded and media_type_of_name(known[number][0]) == "av"
+            lint.progress(done, len(known), "files")
     except (ConfigError, FormatError) as error:
-        findings.append(Finding(code="E601", message=error.message))
-    return LintReport(
-        findings=tuple(findings),
-        complete=complete,
-        shards=0,
-        samples=done,
-        seconds=time.perf_counter() - started,
-        pictures=take_pictures(check),
-        decoded_media=decoded_media,
-        media_note=note,
-    )
+        lint.add(Finding(MediaFolders.E601, error.message))
+    lint.pictures = take_pictures(check)
+    return lint.report()
 
 
 def _faults(
@@ -76,22 +59,22 @@ def _faults(
     """Yield the faults of one file."""
     try:
         if not storage.exists(name):
-            yield Finding(code="E602", message="this file does not exist", shard=name)
+            yield Finding(MediaFolders.E602, "this file does not exist", shard=name)
             return
         with storage.open(name) as file:
             now = extract_media(FileRegion(file, 0, file.size_bytes), name, media_filter)
             data = file.read_at(0, file.size_bytes) if check is not None else b""
     except BrokenMedia as broken:
-        yield Finding(code="E604", message=str(broken), shard=name)
+        yield Finding(MediaFolders.E604, str(broken), shard=name)
         return
     except StorageError as error:
-        yield Finding(code="E109", message=error.message, shard=name)
+        yield Finding(Shards.E109, error.message, shard=name)
         return
     if now != metadata:
-        yield Finding(code="E603", message=_difference(metadata, now), shard=name)
+        yield Finding(MediaFolders.E603, _difference(metadata, now), shard=name)
     key, part = split_member_name(name) or ("", "")
     for _, message in check(key, {part: data}) if check is not None and part else ():
-        yield Finding(code="E604", message=message, shard=name)
+        yield Finding(MediaFolders.E604, message, shard=name)
 
 
 def _difference(was: MediaMetadata, now: MediaMetadata | None) -> str:
@@ -101,3 +84,36 @@ def _difference(was: MediaMetadata, now: MediaMetadata | None) -> str:
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     changes = [f"{name} is {new.get(name)}, and was {old.get(name)}" for name in names]
     return f"the file differs from its media metadata: {', '.join(changes)}"
+
+
+class MediaFolders(LintRules):
+    """The rules of folders of files."""
+
+    title = "Folders of files"
+    note = "`shard` is the path of the file."
+    kinds = ("folders of media files",)
+
+    E601 = LintRule(
+        "the media metadata of a folder cannot be read",
+        why="Sizes and durations of the files are unknown, so that code that needs them fails.",
+        action="`energon prepare-media` with the folder",
+        example="The media metadata is of a later version of the format, or damaged.",
+    )
+    E602 = LintRule(
+        "a file that has media metadata is missing",
+        why="Samples that reference the file fail to load.",
+        action="restore it, or `energon prepare-media` again",
+        example="`photos/3.png` was removed.",
+    )
+    E603 = LintRule(
+        "a file has changed since its media metadata was collected",
+        why="Batches that are planned by size or duration have other shapes than planned.",
+        action="`energon prepare-media` again",
+        example="`photos/3.png` was replaced by a picture of half the width.",
+    )
+    E604 = LintRule(
+        "a file cannot be read as the media type that its name or header states",
+        why="Samples that reference the file fail to load.",
+        action="replace it",
+        example="`photos/3.png` is the error page of a web server.",
+    )

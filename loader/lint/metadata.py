@@ -1,48 +1,47 @@
-"""Check the files of ``.nv-meta`` against each other, and against the shards on disk."""
+"""Check the files of ``.nv-meta``, and compare those for other tools with the shards."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
-from itertools import islice
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
 from ..dataset.dataset import Dataset
-from ..dataset.split_parts import open_filter, samples_of_part
-from ..dataset.unprepared.tar_index import TarIndex
-from ..errors import ConfigError, EnergonError, StorageError
+from ..errors import ConfigError, EnergonError
 from ..format.compat.sqlite_index import open_sqlite
-from ..format.documents.providers import SHARD_SUFFIXES
-from ..format.documents.split_config import SplitConfig, split_sample_name
-from ..format.documents.subset import do_overlap
-from ..format.filters.files import FilterFiles, filter_names
-from ..format.index.dataset_index import DatasetIndex
-from ..format.index.keys import equal_neighbours
-from ..format.index.layout import SampleIndex, once_warning
-from ..format.index.shard_index import ShardIndex
+from ..format.documents.dataset_config import DatasetConfig
 from ..format.nv_meta import INDEX_SQLITE
-from ..format.prepare.shards import find_shards
+from ..format.tar.idx import has_tar_idx, tar_idx_bytes
 from ..format.unfinished import left_sentence
-from ..storage import Storage
-from .report import Finding
+from .rule import DATASETS, SHARDS, Finding, LintRule, LintRules, ScannedShard
 
 
-def unreadable_dataset(error: EnergonError, *, code: str = "E001") -> Finding:
-    """Return the finding for a dataset that cannot be opened."""
-    return Finding(code=code, message=error.message, at=error.at, hint=error.hint)
+def unreadable_dataset(error: EnergonError, rule: LintRule | None = None) -> Finding:
+    """Return the finding for a dataset that cannot be opened; it is not prepared, unless a rule says more."""
+    return Finding(rule or DatasetFiles.E001, error.message, at=error.at, hint=error.hint)
 
 
-def _config_findings(code: str, error: ConfigError) -> Iterator[Finding]:
+def readable_config(dataset: Dataset) -> DatasetConfig | None:
+    """Return the content of ``dataset.yaml``; None if it is missing or, which is a finding, invalid."""
+    try:
+        return dataset.documents.config
+    except ConfigError:
+        return None
+
+
+def faults_of_file(rule: LintRule, error: ConfigError) -> Iterator[Finding]:
     """Yield a finding for each fault of a file."""
     if error.faults:
-        yield from (Finding(code=code, message=f"{error.file}: {fault}") for fault in error.faults)
+        yield from (Finding(rule, f"{error.file}: {fault}") for fault in error.faults)
     else:
-        yield Finding(code=code, message=f"{error.at}: {error.message}" if error.at else error.message)
+        yield Finding(rule, f"{error.at}: {error.message}" if error.at else error.message)
 
 
-def check_config(dataset: Dataset) -> Iterator[Finding]:
+def _check_config(dataset: Dataset) -> Iterator[Finding]:
     """Check that ``dataset.yaml`` exists and is valid."""
     try:
         if dataset.documents.config is None:
@@ -50,150 +49,22 @@ def check_config(dataset: Dataset) -> Iterator[Finding]:
                 "there is no dataset.yaml, so samples are crude: use cookers in training, or run energon prepare "
                 "--sample-type … --field-map …"
             )
-            yield Finding(code="W004", message=message)
+            yield Finding(DatasetFiles.W004, message)
     except ConfigError as error:
-        yield from _config_findings("E003", error)
+        yield from faults_of_file(DatasetFiles.E003, error)
 
 
-def check_left_files(dataset: Dataset) -> Iterator[Finding]:
+def _check_left_files(dataset: Dataset) -> Iterator[Finding]:
     """Check that no interrupted run has left files in the folder."""
     sentence = left_sentence(dataset.storage)
     if sentence:
-        yield Finding(code="W010", message=f"{sentence}: run energon prepare again, which removes them")
-
-
-def check_filters(dataset: Dataset) -> Iterator[Finding]:
-    """Check every filter of the dataset, row by row."""
-    for name in filter_names(dataset.storage):
-        try:
-            open_filter(dataset, name).check()
-        except EnergonError as error:
-            yield Finding(code="E206", message=error.message)
-
-
-# --------------------------------------------------------------------------------------------------------- the split
-
-
-def check_split(dataset: Dataset) -> Iterator[Finding]:
-    """Check the split against the shards of the dataset and those on disk."""
-    try:
-        split = dataset.documents.split
-    except ConfigError as error:
-        yield from _config_findings("E002", error)
-        return
-    if split is None:
-        yield Finding(code="E002", message="split.yaml is missing: run energon prepare --split-ratio 8,1,1")
-        return
-    parts_of: dict[str, list[str]] = {}
-    for part, shards in split.split_parts.items():
-        if not shards:
-            yield Finding(code="W205", message=f"split part {part!r} has no shards")
-        for shard in shards:
-            for other in parts_of.setdefault(shard, []):
-                if other != part and _do_parts_overlap(dataset, split, other, part):
-                    message = f"the shard is in parts {other!r} and {part!r}"
-                    yield Finding(code="E203", message=message, shard=shard)
-            parts_of[shard].append(part)
-            if shard not in dataset.shard_counts:
-                yield Finding(code="E202", message=f"split part {part!r} names this shard", shard=shard)
-        try:
-            samples_of_part(dataset, part)
-        except ConfigError as error:
-            yield Finding(code="E002", message=f"sample_ranges.{part}: {error.message}")
-    for part, name in split.sample_filters.items():
-        if not FilterFiles.of_dataset(dataset.storage, name).exist():
-            yield Finding(code="E206", message=f"part {part!r} of the split has the filter {name!r}, which is missing")
-    yield from _unknown_excludes(dataset.index, split)
-    yield from _unused_shards(dataset, split, parts_of)
-
-
-def _do_parts_overlap(dataset: Dataset, split: SplitConfig, one: str, other: str) -> bool:
-    ranges, filters = split.sample_ranges, split.sample_filters
-    if one in filters and other in filters:
-        return _do_filters_overlap(dataset, filters[one], filters[other])
-    return do_overlap([ranges[one]] if one in ranges else [], [ranges[other]] if other in ranges else [])
-
-
-def _do_filters_overlap(dataset: Dataset, one: str, other: str) -> bool:
-    try:
-        return len(open_filter(dataset, one).intersect(open_filter(dataset, other))) > 0
-    except EnergonError:
-        return False  # reported with the filter
-
-
-def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
-    known = frozenset(shard.name for shard in index.shards)
-    for name in split.exclude:
-        shard, key = split_sample_name(name, known)
-        if shard not in known and not (key is None and index.find(name)):
-            yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard)
-        elif shard in known and key is not None and not index.find(f"{shard}/{key}"):
-            yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard, key=key)
-
-
-def _unused_shards(dataset: Dataset, split: SplitConfig, used: Collection[str]) -> Iterator[Finding]:
-    try:
-        on_disk = find_shards(dataset.storage).names
-    except StorageError:
-        on_disk = []  # every shard is missing, and reported one by one
-    for name in dataset.storage.unreadable_names:
-        if name.endswith(SHARD_SUFFIXES) and name not in dataset.shard_counts:
-            message = "a name that no reader opens: a pipe, device or socket, or one with '..'"
-            yield Finding(code="W201", message=message, shard=name, in_index=False)
-    excluded = split.excluded_shards()
-    for shard in on_disk:
-        if shard not in dataset.shard_counts:
-            message = "the shard is not in the index either: run energon prepare again"
-            yield Finding(code="W201", message=message, shard=shard, in_index=False)
-        elif shard not in used and shard not in excluded:
-            yield Finding(code="W201", message="training never reads this shard", shard=shard)
-
-
-# ---------------------------------------------------------------------------------------------------- duplicate keys
-
-_MAX_DUPLICATES = 100  # findings
-_HASHES_AT_ONCE = 1 << 20
-
-
-def check_duplicate_keys(index: DatasetIndex | TarIndex) -> Iterator[Finding]:
-    """Find keys that occur in several shards: the first hundred, and then the number of all."""
-    if index.layout.duplicate_keys:
-        yield from islice(_duplicate_keys(index), _MAX_DUPLICATES)
-        if index.layout.duplicate_keys > _MAX_DUPLICATES:
-            total = index.layout.duplicate_keys
-            yield Finding(
-                code="W305", message=f"{total} samples in all (energon prepare --fix-duplicates renames them)"
-            )
-
-
-def check_part_names(index: SampleIndex) -> Iterator[Finding]:
-    """Report part names that are the rest of base names with dots."""
-    for message in once_warning(index.layout):
-        yield Finding(code="W309", message=message)
-
-
-def _duplicate_keys(index: DatasetIndex | TarIndex) -> Iterator[Finding]:
-    start = 0
-    while start < len(index):
-        stop = min(start + _HASHES_AT_ONCE, len(index))
-        while stop < len(index) and index.key_hash[stop] == index.key_hash[stop - 1]:
-            stop += 1
-        for low, high in equal_neighbours(np.array(index.key_hash[start:stop])):
-            seen: dict[str, int] = {}
-            for sample in index.key_sample[start + low : start + high].tolist():
-                first = seen.setdefault(index.key(sample), sample)
-                if first != sample:
-                    message = f"sample {index.full_key(first)} has the same key: look-up by bare key finds both"
-                    yield Finding(
-                        code="W305", message=message, shard=index.shard_of(sample).name, key=index.key(sample)
-                    )
-        start = stop
+        yield Finding(DatasetFiles.W010, f"{sentence}: run energon prepare again, which removes them")
 
 
 # ------------------------------------------------------------------------------------------------------ index.sqlite
 
+SCAN_AGAIN = "run energon prepare --force-overwrite"  # a plain prepare compares size and modification time only
 _REBUILD = "energon prepare --force-overwrite rebuilds it"
-_ROWS_AT_ONCE = 20_000
 
 
 def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
@@ -207,7 +78,7 @@ def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
             queries = (f"SELECT tar_file_id FROM samples {end}" for end in ends)  # noqa: S608 - constants
             numbers = [row[0] for query in queries for row in database.execute(query)]
     except sqlite3.Error as error:
-        yield Finding(code="E006", message=f"index.sqlite cannot be read ({error}): {_REBUILD}")
+        yield Finding(DatasetFiles.E006, f"index.sqlite cannot be read ({error}): {_REBUILD}")
         return
     shards = len(dataset.shard_counts)
     unknown = [number for number in numbers if number not in range(shards)]
@@ -215,81 +86,155 @@ def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
         message = (
             f"index.sqlite holds samples of shard number {unknown[-1]}, and .info.json has {shards} shards: {_REBUILD}"
         )
-        yield Finding(code="E006", message=message)
+        yield Finding(DatasetFiles.E006, message)
 
 
-def check_sqlite_rows(storage: Storage, number: int, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
-    """Compare the rows of one shard in ``index.sqlite`` with its headers; report the first that differs.
-
-    Args:
-        storage: The dataset.
-        number: Number of the shard (``tar_file_id``).
-        shard: Name of the shard.
-        scanned: Index of the shard's headers, without scattered samples: ``index.sqlite`` cannot express those.
-    """
+def _check_sqlite_rows(scan: ScannedShard) -> Iterator[Finding]:
+    """Compare the rows of one shard in ``index.sqlite`` with its headers; report the first that differs."""
+    number, shard, scanned = scan.sqlite_number, scan.name, scan.headers
+    if number is None or scanned.scattered:
+        return  # index.sqlite cannot express scattered samples
+    offsets, names = scanned.sample_offsets, scanned.part_names
+    columns = (scanned.keys(), range(len(scanned)), offsets[:-1].tolist(), np.diff(offsets).tolist())
+    samples = zip(*columns, strict=True)
+    sample_of = np.repeat(np.arange(len(scanned)), np.diff(scanned.part_ends, prepend=0)).tolist()
+    part_names = (names[name] for name in scanned.part_name.tolist())
+    parts = zip(sample_of, part_names, scanned.part_offset.tolist(), scanned.part_size.tolist(), strict=True)
     try:
-        with closing(open_sqlite(storage.local_path(INDEX_SQLITE))) as database:
-            yield from _compare_samples(database, number, shard, scanned)
+        with closing(open_sqlite(scan.storage.local_path(INDEX_SQLITE))) as database:
+            yield from _compare(scan, _SAMPLES, database.execute(_SAMPLES, (number,)), samples)
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'sample_parts'").fetchone():
-                yield from _compare_parts(database, number, shard, scanned)
+                yield from _compare(scan, _PARTS, database.execute(_PARTS, (number,)), parts)
     except sqlite3.Error as error:
-        yield Finding(code="E006", message=f"index.sqlite cannot be read ({error}): {_REBUILD}", shard=shard)
+        yield Finding(DatasetFiles.E006, f"index.sqlite cannot be read ({error}): {_REBUILD}", shard=shard)
 
 
-def _compare_samples(database: sqlite3.Connection, number: int, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
-    keys, offsets, sizes = scanned.keys(), scanned.sample_offsets, np.diff(scanned.sample_offsets)
-    cursor = database.execute(
-        "SELECT sample_key, sample_index, byte_offset, byte_size FROM samples WHERE tar_file_id = ? "
-        "ORDER BY sample_index",
-        (number,),
+_SAMPLES = (
+    "SELECT sample_key, sample_index, byte_offset, byte_size FROM samples WHERE tar_file_id = ? ORDER BY sample_index"
+)
+_PARTS = (
+    "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts WHERE tar_file_id = ? "
+    "ORDER BY sample_index, content_byte_offset"
+)
+
+
+def _compare(
+    scan: ScannedShard, table: str, rows: sqlite3.Cursor, expected: Iterable[tuple[Any, ...]]
+) -> Iterator[Finding]:
+    """Compare the rows of a table, of samples or of parts, with the headers; report the first that differs."""
+    noun = "part" if table == _PARTS else "sample"
+    for number, (right, row) in enumerate(zip_longest(expected, rows)):
+        if row == right:
+            continue
+        if right is None:
+            message = f"index.sqlite has more {noun}s than the shard's {number}: {_REBUILD}"
+            yield Finding(DatasetFiles.E006, message, shard=scan.name)
+        else:
+            sample, part = (right[0], right[1]) if table == _PARTS else (number, None)
+            message = f"index.sqlite has {row}, the shard has {noun} {right}: {_REBUILD}"
+            key = scan.headers.keys()[sample]
+            yield Finding(DatasetFiles.E006, message, shard=scan.name, key=key, part=part, offset=right[2])
+        return
+
+
+def _check_tar_idx(scan: ScannedShard) -> Iterator[Finding]:
+    """Compare the ``.tar.idx`` file with the shard; scattered samples cannot have one."""
+    storage, shard, scanned = scan.storage, scan.name, scan.headers
+    if scanned.scattered:
+        return
+    if has_tar_idx(storage, shard, len(scanned)):
+        if storage.read(f"{shard}.idx") != tar_idx_bytes(scanned.sample_offsets):
+            yield Finding(DatasetFiles.E007, f"its offsets differ from the shard's: {SCAN_AGAIN}", shard=shard)
+    elif storage.exists(f"{shard}.idx"):
+        message = "its length does not fit the shard: run energon prepare again"
+        yield Finding(DatasetFiles.E007, message, shard=shard)
+    elif storage.exists(INDEX_SQLITE):
+        yield Finding(DatasetFiles.W008, "run energon prepare again", shard=shard)
+
+
+class DatasetFiles(LintRules):
+    """The rules of the documents and indexes of a dataset."""
+
+    title = "The dataset's own files"
+    kinds = DATASETS
+
+    E001 = LintRule(
+        "the dataset is not prepared, or .info.json is damaged",
+        why="Loaders read only prepared datasets: without the index they know neither the samples nor their bytes.",
+        action="`energon prepare`; tar files in the folder are checked without an index",
+        example="A folder of shards was copied without its hidden folder `.nv-meta`.",
+        kinds=SHARDS,
+        is_outdated=True,
     )
-    for rows in _row_ranges(len(scanned)):
-        expected = zip(
-            keys[rows],
-            range(rows.start, rows.stop),
-            offsets[:-1][rows].tolist(),
-            sizes[rows].tolist(),
-            strict=True,
-        )
-        found = cursor.fetchmany(rows.stop - rows.start)
-        for sample, (right, row) in enumerate(zip(expected, [*found, None], strict=False), start=rows.start):
-            if row != right:
-                message = f"index.sqlite has {row}, the shard has sample {right}: {_REBUILD}"
-                yield Finding(code="E006", message=message, shard=shard, key=keys[sample], offset=int(offsets[sample]))
-                return
-    if cursor.fetchone() is not None:
-        message = f"index.sqlite has more samples than the shard's {len(scanned)}: {_REBUILD}"
-        yield Finding(code="E006", message=message, shard=shard)
-
-
-def _compare_parts(database: sqlite3.Connection, number: int, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
-    sample_of = np.repeat(np.arange(len(scanned)), np.diff(scanned.part_ends, prepend=0))
-    cursor = database.execute(
-        "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts "
-        "WHERE tar_file_id = ? ORDER BY sample_index, content_byte_offset",
-        (number,),
+    E002 = LintRule(
+        "split.yaml is missing or invalid",
+        why="No split part can be loaded.",
+        action="edit the file; the message lists every error with its place",
+        example="`split_parts` was edited by hand, and a list lost its indentation.",
+        is_outdated=True,
     )
-    for rows in _row_ranges(len(sample_of)):
-        expected = zip(
-            sample_of[rows].tolist(),
-            (scanned.part_names[name] for name in scanned.part_name[rows].tolist()),
-            scanned.part_offset[rows].tolist(),
-            scanned.part_size[rows].tolist(),
-            strict=True,
-        )
-        found = cursor.fetchmany(rows.stop - rows.start)
-        for right, row in zip(expected, [*found, None], strict=False):
-            if row != right:
-                sample, part, offset, _ = right
-                message = f"index.sqlite has {row}, the shard has part {right}: {_REBUILD}"
-                key = scanned.keys()[sample]
-                yield Finding(code="E006", message=message, shard=shard, key=key, part=part, offset=offset)
-                return
-    if cursor.fetchone() is not None:
-        message = f"index.sqlite has more parts than the shard's {len(sample_of)}: {_REBUILD}"
-        yield Finding(code="E006", message=message, shard=shard)
-
-
-def _row_ranges(rows: int) -> Iterator[slice]:
-    for start in range(0, rows, _ROWS_AT_ONCE):
-        yield slice(start, min(start + _ROWS_AT_ONCE, rows))
+    E003 = LintRule(
+        "dataset.yaml is invalid",
+        why="Samples cannot be built, so that no loader opens the dataset.",
+        action="edit the file; the message lists every error with its place",
+        example="`field_map` names a field that the sample type lacks, such as `captoin`.",
+        is_outdated=True,
+        of_dataset=_check_config,
+    )
+    W004 = LintRule(
+        "dataset.yaml is missing: samples are crude",
+        why="Loaders give dicts of parts, and the training code must build samples from them with a cooker.",
+        action="none, if the training code builds samples from the parts; otherwise prepare with `--sample-type`",
+        example="The dataset was prepared with `--non-interactive` and without `--sample-type`.",
+        of_dataset=_check_config,
+    )
+    E005 = LintRule(
+        "the index is missing or damaged",
+        why="The positions of the samples are unknown, so that nothing can be read.",
+        action="prepare again with `--force-overwrite`",
+        example="A copy of `.nv-meta` stopped halfway, and a column of the index is truncated.",
+        kinds=("tar shards",),
+        is_outdated=True,
+        hides_samples=True,
+    )
+    E006 = LintRule(
+        "index.sqlite disagrees with the dataset: other tools will fail or read wrong bytes",
+        why="megatron-energon finds samples by that file. It would read wrong bytes, or miss samples.",
+        action="prepare again with `--force-overwrite`; this library does not read that file",
+        example="Shards were added by a tool that does not update `index.sqlite`.",
+        kinds=("tar shards",),
+        is_outdated=True,
+        of_dataset=check_sqlite,
+        of_shard=_check_sqlite_rows,
+    )
+    E007 = LintRule(
+        "a .tar.idx file disagrees with its shard: other tools will fail or read wrong bytes",
+        why="megatron-energon and webdataset find samples by that file. They would read wrong bytes, or miss samples.",
+        action="prepare again with `--force-overwrite`; this library does not read that file",
+        example="A shard was rewritten, and its old `.tar.idx` file remained.",
+        kinds=("tar shards",),
+        is_outdated=True,
+        of_shard=_check_tar_idx,
+    )
+    W008 = LintRule(
+        "a .tar.idx file is missing: other tools need it",
+        why="megatron-energon cannot read the shard. This library does not need the file.",
+        action="prepare again with `--compat`, if other tools read the dataset",
+        example="The dataset was prepared with `--no-compat`.",
+        kinds=("tar shards",),
+        is_outdated=True,
+        of_shard=_check_tar_idx,
+    )
+    W009 = LintRule(
+        "samples are not built: that needs code of the dataset, which runs only with --trust-code",
+        why="Faults in the code of the dataset, and samples that it cannot build, are not found by this check.",
+        action="pass that flag, if you trust the dataset",
+        example="`dataset.yaml` names a `sample_loader.py`, and lint ran without `--trust-code`.",
+    )
+    W010 = LintRule(
+        "an interrupted run has left unfinished files",
+        why="The files take space, and nothing reads them.",
+        action="`energon prepare`, which removes the files of processes that no longer run",
+        example="A `prepare` was killed while it wrote `.shard_0.tar.idx.4711-0123456789ab.partial`.",
+        of_dataset=_check_left_files,
+    )

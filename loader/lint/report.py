@@ -1,4 +1,4 @@
-"""Plan and report of a lint, and the codes of its findings: plain data."""
+"""Plan and report of a lint, and its findings grouped by cause: plain data."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..accounting.part_sets import PartSets
 from ..errors import ConfigError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import did_you_mean
+from .rule import Finding
 
 LEVELS = ("headers", "bytes", "decode")
 
@@ -39,20 +41,17 @@ def take_pictures(check: SampleCheck | None) -> PictureCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintPlan:
-    """A lint of a dataset.
+class LintRequest:
+    """A path to lint, and how.
 
     Attributes:
-        ref: The dataset.
+        ref: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared. A split
+            file or dataset file replaces those that a metadataset names; ``trust_code`` runs code of the data.
         level: ``headers``, ``bytes`` (read the contents too) or ``decode`` (and decode them).
-        workers: Number of worker processes.
-        split_parts: Split parts to check; None checks all shards.
+        workers: Number of worker processes; at least 1.
+        split_parts: Only these split parts, or splits of a metadataset; None checks all.
         max_findings: Number of findings to stop at; None finds all.
-        make_sample_check: Function ``(config, folder)`` that makes the check of samples for level ``decode``,
-            which requires it; the other levels do not call it. It is called once, and its result must be picklable.
-
-    Raises:
-        ConfigError: The level does not exist, or level ``decode`` has no check.
+        max_json_bytes: Larger JSON parts are not parsed, a finding; None for no limit.
     """
 
     ref: DatasetRef
@@ -60,6 +59,21 @@ class LintPlan:
     workers: int = 1
     split_parts: tuple[str, ...] | None = None
     max_findings: int | None = None
+    max_json_bytes: int | None = CHECKED_JSON_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintPlan(LintRequest):
+    """A lint that can run.
+
+    Attributes:
+        make_sample_check: Function ``(config, meta_folder)`` that makes the check of samples for level ``decode``,
+            which requires it; the other levels do not call it. It is called once, and its result must be picklable.
+
+    Raises:
+        ConfigError: The level does not exist, or level ``decode`` has no check.
+    """
+
     make_sample_check: Callable[[DatasetConfig | None, str], SampleCheck] | None = None
 
     def __post_init__(self) -> None:
@@ -70,6 +84,12 @@ class LintPlan:
                 "level 'decode' needs a function that checks samples, found none",
                 hint="set make_sample_check, which may return a loader.samples.DecodeCheck, or choose another level",
             )
+
+    def sample_check(self, config: DatasetConfig | None = None, folder: str = "") -> SampleCheck | None:
+        """Return the check that decodes samples of a dataset, whose documents are in a folder; None at other levels."""
+        if self.level != "decode" or self.make_sample_check is None:  # a plan for level decode has one
+            return None
+        return self.make_sample_check(config, folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,125 +126,6 @@ class LintReport:
     @property
     def errors(self) -> int:
         return sum(finding.severity == "error" for finding in self.findings)
-
-
-CODES: dict[str, str] = {
-    # The dataset's own files
-    "E001": "the dataset is not prepared, or .info.json is damaged",
-    "E002": "split.yaml is missing or invalid",
-    "E003": "dataset.yaml is invalid",
-    "W004": "dataset.yaml is missing: samples are crude",
-    "E005": "the index is missing or damaged",
-    "E006": "index.sqlite disagrees with the dataset: other tools will fail or read wrong bytes",
-    "E007": "a .tar.idx file disagrees with its shard: other tools will fail or read wrong bytes",
-    "W008": "a .tar.idx file is missing: other tools need it",
-    "W009": "samples are not built: that needs code of the dataset, which runs only with --trust-code",
-    "W010": "an interrupted run has left unfinished files",
-    # Shards
-    "E101": "a shard is missing",
-    "E102": "a shard has another size or, in an object store, version than when it was indexed: the index is stale",
-    "W103": "a shard has another modification time than when it was indexed",
-    "E104": "a shard is damaged or truncated",
-    "E105": "the index disagrees with the shard's headers",
-    "W106": "a shard is unusual in a harmless way",
-    "W107": "there are bytes after the end of the archive",
-    "W108": "a shard holds no samples",
-    "E109": "a shard cannot be read",
-    # The split
-    "W201": "a shard is on disk, but in no split part",
-    "E202": "the split names a shard that is not in the dataset",
-    "E203": "a shard is in two split parts",
-    "W204": "the split excludes something that does not exist",
-    "W205": "a split part is empty",
-    "E206": "a filter is damaged, or belongs to other shards",
-    # Samples
-    "E301": "a required part is missing",
-    "E302": "a part does not decode",
-    "E303": "a part is empty",
-    "W304": "the parts of a sample are not adjacent in the shard",
-    "W305": "a key occurs in two shards",
-    "E306": "a sample has two parts of the same name",
-    "E307": "the sample cannot be built from its parts",
-    "W308": "a text is empty",
-    "W309": "most part names occur once: base names contain dots",
-    "W310": "a part is too large to be parsed, so it is not checked",
-    # JSONL files
-    "E401": "the index of a JSONL file is missing or damaged",
-    "E402": "the index of a JSONL file is stale: the file has changed",
-    "E403": "a line is not one JSON object",
-    "E404": "a line is not UTF-8",
-    "W405": "there are blank lines",
-    "W406": "the file begins with a byte order mark",
-    "E407": "a JSONL file has no samples",
-    # Token files and Parquet files
-    "E411": "the index of a token file is missing or damaged",
-    "E412": "a sequence is outside of its token file",
-    "W413": "bytes of a token file belong to no sequence",
-    "E414": "a Parquet file is damaged",
-    "W415": "a row group of a Parquet file is larger than the cache of decoded rows",
-    "E416": "a token file or Parquet file has no samples",
-    # Metadatasets
-    "E501": "a metadataset is invalid",
-    "E502": "a dataset of a metadataset is missing or not prepared",
-    "W503": "a metadataset reaches the same samples twice",
-    "E504": "a dataset of a metadataset has no samples to read, or lacks the requested split part",
-    "E505": "a join is not prepared, or its datasets have changed since",
-    "E506": "an auxiliary store cannot be opened",
-    "W507": "a training split and another split share samples",
-    "W508": "the unit of a blend is misspelt, or no column of some of its datasets",
-    # Folders of files
-    "E601": "the media metadata of a folder cannot be read",
-    "E602": "a file that has media metadata is missing",
-    "E603": "a file has changed since its media metadata was collected",
-    "E604": "a file cannot be read as the media type that its name or header states",
-}
-"""Code → meaning. E is an error (exit code 1), W a warning."""
-
-_OUTDATED = frozenset(("E001", "E002", "E003", "E005", "E006", "E007", "W008", "E102", "E105"))
-"""Codes of invalid documents, and of indexes to write again."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One fault of a dataset.
-
-    Attributes:
-        code: One of :data:`CODES`.
-        message: Details of the fault: the expected and the found value.
-        shard: Name of the shard, relative to the dataset.
-        key: Bare key of the sample.
-        part: Name of the part.
-        offset: Byte offset in the shard.
-        dataset: Path of the dataset if several are checked at once; the shard is relative to it.
-        at: Place of a fault of the dataset as a whole, such as a path.
-        hint: Instruction that resolves the fault.
-        in_index: False for a shard that was added after the dataset was prepared.
-    """
-
-    code: str
-    message: str
-    shard: str | None = None
-    key: str | None = None
-    part: str | None = None
-    offset: int | None = None
-    dataset: str | None = None
-    at: str | None = None
-    hint: str | None = None
-    in_index: bool = True
-
-    @property
-    def severity(self) -> str:
-        return "error" if self.code.startswith("E") else "warning"
-
-    @property
-    def is_sample(self) -> bool:
-        """True if excluding one sample fixes it."""
-        return self.code in ("E301", "E302", "E303", "E306", "E307") and self.shard is not None and self.key is not None
-
-    @property
-    def blocks_exclusion(self) -> bool:
-        """True if samples of the dataset can be excluded only after it is fixed, most often by another prepare."""
-        return self.code in _OUTDATED or not self.in_index
 
 
 # Group the findings of a lint that have one cause, such as a wrong field map.
@@ -281,7 +182,8 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
 
     Findings about a whole dataset, which name no shard, stay single.
 
-    >>> found = [Finding(code="E302", message=f"it ends at byte {end}", shard="s.tar", key=str(end)) for end in (7, 9)]
+    >>> from loader.lint.samples import Samples
+    >>> found = [Finding(Samples.E302, f"it ends at byte {end}", shard="s.tar", key=str(end)) for end in (7, 9)]
     >>> [group.places for group in group_findings(found)]
     [('s.tar/7', 's.tar/9')]
     """

@@ -1,125 +1,213 @@
-"""Read and decode the samples of a shard, and report those that do not decode."""
+"""Check samples of tar shards: their headers, names and keys; the rules are of samples of any kind of data."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterator
+from itertools import islice
 
-from ..accounting.large_parts import LargePart
-from ..errors import EnergonError, FormatError
-from ..format.index.dataset_index import PartLocation
-from ..format.index.layout import ShardEntry
-from ..format.index.sample_bytes import read_sample
-from ..format.media.kind import media_type_of_name
-from ..storage import AscendingFile, ReadableFile, Storage
-from .report import Finding, SampleCheck
+import numpy as np
+import numpy.typing as npt
 
-
-class PartIndex(Protocol):
-    """The keys and parts of samples by number."""
-
-    @property
-    def part_names(self) -> tuple[str, ...]:
-        """Names of all parts."""
-
-    def key(self, sample: int) -> str:
-        """Return the key of a sample."""
-
-    def parts(self, sample: int) -> list[PartLocation]:
-        """Return the byte ranges of a sample's parts."""
+from ..accounting.kinds import kind_of_name
+from ..dataset.dataset import Dataset
+from ..dataset.tar import tar_index
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.index.dataset_index import DatasetIndex
+from ..format.index.keys import equal_neighbours
+from ..format.index.layout import once_warning
+from ..format.index.shard_index import ShardIndex
+from .rule import DATASETS, SHARDS, TARS, Finding, LintRule, LintRules, ScannedShard
 
 
-def media_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of parts with sound or video.
+def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
+    """Find empty, repeated, scattered and missing parts of samples by the headers of a shard."""
+    if scan.has_changed_size:
+        return
+    shard, scanned = scan.name, scan.headers
+    counts = np.diff(scanned.part_ends, prepend=0)
+    sample_of = np.repeat(np.arange(len(scanned)), counts)  # (p,)
+    keys = scanned.keys()
 
-    >>> media_names(("json", "jpg", "mp4", "vocals.wav"))
-    ('mp4', 'vocals.wav')
-    """
-    return tuple(name for name in names if media_type_of_name(f"key.{name}") == "av")
+    def at(row: int, rule: LintRule, message: str) -> Finding:
+        part = scanned.part_names[int(scanned.part_name[row])]
+        offset = int(scanned.part_offset[row])
+        return Finding(rule, message, shard=shard, key=keys[sample_of[row]], part=part, offset=offset)
 
+    for row in np.flatnonzero(scanned.part_size == 0).tolist():
+        is_text = kind_of_name(scanned.part_names[int(scanned.part_name[row])]) == "text"
+        yield at(row, Samples.W308 if is_text else Samples.E303, "the part is empty (0 bytes)")
 
-def media_note(names: Iterable[str], level: str, check: SampleCheck | None) -> str | None:
-    """Return a line about the parts with sound or video that a lint does not decode, and why.
+    by_name = np.lexsort((scanned.part_name, sample_of))
+    same = (np.diff(sample_of[by_name]) == 0) & (np.diff(scanned.part_name[by_name].astype(np.int64)) == 0)
+    for row in by_name[1:][same].tolist():
+        yield at(row, Samples.E306, "the sample has this part twice; readers disagree on which one wins")
 
-    Returns:
-        None if all are decoded.
-    """
-    reason = f"level {level}" if check is None else getattr(check, "undecoded_media", None)
-    named = ", ".join(media_names(names))
-    return f"sound and video were not decoded ({named}): {reason}" if named and reason else None
+    for sample in _scattered(scanned, sample_of):
+        yield Finding(
+            Samples.W304,
+            "other samples are between its parts, so reading it takes longer",
+            shard=shard,
+            key=keys[sample],
+        )
 
-
-@dataclass(frozen=True, slots=True)
-class SampleLint:
-    """Check samples one by one; picklable.
-
-    Attributes:
-        check: The check of a sample's parts; None reads them only.
-        required: Parts whose absence the check of the headers reports.
-    """
-
-    check: SampleCheck | None
-    required: frozenset[str] = frozenset()
-
-    def findings(
-        self, storage: Storage, index: PartIndex, shard: ShardEntry, samples: Iterable[int]
-    ) -> Iterator[Finding]:
-        """Yield the findings about samples of one shard."""
-        try:
-            file = storage.open(shard.name, shard.info)
-        except EnergonError as error:
-            yield Finding(code="E109", message=error.message, shard=shard.name)
-            return
-        with AscendingFile(file) if storage.checks_versions else file as reader:
-            for sample in samples:
-                yield from self._findings_of_one(reader, shard.name, index.key(sample), index.parts(sample))
-
-    def count_media(self, index: PartIndex, samples: Iterable[int]) -> int:
-        """Count the parts of samples with sound or video that the check decodes."""
-        names = media_names(index.part_names)
-        if not names or self.check is None or getattr(self.check, "undecoded_media", None):
-            return 0
-        return sum(part.name in names for sample in samples for part in index.parts(sample))
-
-    def _findings_of_one(
-        self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]
-    ) -> Iterator[Finding]:
-        try:
-            parts = read_sample(
-                file, locations, shard=shard, max_json_bytes=getattr(self.check, "max_json_bytes", None)
+    for field, alternatives in required_parts(scan.config).items():
+        names = [number for number, name in enumerate(scanned.part_names) if name in alternatives]
+        has = np.zeros(len(scanned), np.bool_)
+        has[sample_of[np.isin(scanned.part_name, names)]] = True
+        for sample in np.flatnonzero(~has).tolist():
+            rows = slice(int(scanned.part_ends[sample] - counts[sample]), int(scanned.part_ends[sample]))
+            parts = ", ".join(scanned.part_names[name] for name in scanned.part_name[rows].tolist())
+            yield Finding(
+                Samples.E301,
+                f"field {field!r} needs part {' or '.join(alternatives)}; the sample has {parts}",
+                shard=shard,
+                key=keys[sample],
+                part=alternatives[0],
+                offset=int(scanned.sample_offsets[sample]),
             )
-        except FormatError as error:
-            yield Finding(code="E104", message=error.message, shard=shard, key=key, offset=error.offset)
-            return
-        except EnergonError as error:
-            yield Finding(code="E109", message=error.message, shard=shard, key=key, offset=locations[0].offset)
-            return
-        try:
-            faults = self.check(key, parts) if self.check else ()
-        except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
-            faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
-        if faults:
-            large = frozenset(name for name, data in parts.items() if isinstance(data, LargePart))
-            yield from self._faults_of(shard, key, locations, faults, large)
 
-    def _faults_of(
-        self,
-        shard: str,
-        key: str,
-        locations: list[PartLocation],
-        faults: Sequence[tuple[str | None, str]],
-        large: frozenset[str],
-    ) -> Iterator[Finding]:
-        by_name = {part.name: part for part in locations}
-        for part, message in faults:
-            location = by_name.get(part or "")
-            if location is not None and location.size_bytes == 0:
-                continue  # reported as E303 or W308 with the headers
-            code = "W310" if part in large else "E302"
-            if location is None:
-                if part in self.required:
-                    continue  # reported with the headers
-                code = "E307" if part is None else "E301"
-            offset = (location or locations[0]).offset
-            yield Finding(code=code, message=message, shard=shard, key=key, part=part, offset=offset)
+
+def _scattered(scanned: ShardIndex, sample_of: npt.NDArray[np.int64]) -> list[int]:
+    """Return the samples that have other parts between theirs; ``sample_of`` maps p parts to samples, shape (p,)."""
+    if not scanned.scattered:
+        return []
+    place = np.empty(len(sample_of), np.int64)
+    place[np.argsort(scanned.part_offset)] = np.arange(len(sample_of))
+    gaps = (np.diff(sample_of) == 0) & (np.diff(place) != 1)
+    return [int(sample) for sample in np.unique(sample_of[1:][gaps])]
+
+
+def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:
+    """Return the required fields of samples, each with the alternative parts that fill it."""
+    if config is None or config.field_map is None or config.spec is None:
+        return {}
+    optional = config.spec.optional
+    return {
+        name: list(dict.fromkeys(access.part for access in accesses))
+        for name, accesses in config.field_map.fields.items()
+        if name not in optional
+    }
+
+
+_MAX_DUPLICATES = 100  # findings
+_HASHES_AT_ONCE = 1 << 20
+
+
+def _check_duplicate_keys(dataset: Dataset) -> Iterator[Finding]:
+    """Find keys that occur in several shards: the first hundred, and then the number of all."""
+    index = tar_index(dataset)
+    total = index.layout.duplicate_keys
+    if total:
+        yield from islice(_duplicate_keys(index), _MAX_DUPLICATES)
+    if total > _MAX_DUPLICATES:
+        yield Finding(Samples.W305, f"{total} samples in all (energon prepare --fix-duplicates renames them)")
+
+
+def _check_part_names(dataset: Dataset) -> Iterator[Finding]:
+    """Report part names that are the rest of base names with dots."""
+    for message in once_warning(dataset.index.layout):
+        yield Finding(Samples.W309, message)
+
+
+def _duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
+    start = 0
+    while start < len(index):
+        stop = min(start + _HASHES_AT_ONCE, len(index))
+        while stop < len(index) and index.key_hash[stop] == index.key_hash[stop - 1]:
+            stop += 1
+        for low, high in equal_neighbours(np.array(index.key_hash[start:stop])):
+            seen: dict[str, int] = {}
+            for sample in index.key_sample[start + low : start + high].tolist():
+                first = seen.setdefault(index.key(sample), sample)
+                if first != sample:
+                    message = f"sample {index.full_key(first)} has the same key: look-up by bare key finds both"
+                    yield Finding(Samples.W305, message, shard=index.shard_of(sample).name, key=index.key(sample))
+        start = stop
+
+
+class Samples(LintRules):
+    """The rules of samples."""
+
+    title = "Samples"
+    note = "`energon lint --fix` excludes the samples with these errors."
+    kinds = TARS
+
+    E301 = LintRule(
+        "a required part is missing",
+        why="The sample cannot be built. Training logs an error and skips it.",
+        action="exclude the sample, or correct the field map",
+        example="`000083.jpg` has no `000083.txt`, which the field `caption` needs.",
+        kinds=DATASETS,
+        of_shard=_check_parts,
+        is_excludable=True,
+    )
+    E302 = LintRule(
+        "a part does not decode",
+        why="The sample fails to load. Training logs an error and skips it; 100 failures in a row stop the run. Sound "
+        "and video that end too early may load: training then gets less than was recorded, without an error.",
+        action="exclude the sample, or rewrite it",
+        example="A download saved the error page of a web server as `000083.jpg`, which begins with `<!DOCTYPE html>`.",
+        kinds=SHARDS,
+        is_excludable=True,
+    )
+    E303 = LintRule(
+        "a part is empty",
+        why="An empty image, sound or JSON text does not decode, so that the sample fails to load.",
+        action="exclude the sample, or rewrite it",
+        example="The disk was full when the shard was written, and `000083.jpg` has 0 bytes.",
+        of_shard=_check_parts,
+        is_excludable=True,
+    )
+    W304 = LintRule(
+        "the parts of a sample are not adjacent in the shard",
+        why="Reading such a sample costs several requests. Other readers of the format split it into several samples.",
+        action="none here; other readers of the format split it into several samples",
+        example="`tar` sorted the files by extension: all `.jpg` members come before all `.txt` members.",
+        of_shard=_check_parts,
+    )
+    W305 = LintRule(
+        "a key occurs in two shards",
+        why="A bare key does not identify a sample, so that joins, stores and `exclude` may name another one.",
+        action="see [Fix a broken dataset](../how-to/fix-a-broken-dataset.md#several-shards-have-the-same-key)",
+        example="Each shard numbers its samples from 000000.",
+        of_dataset=_check_duplicate_keys,
+    )
+    E306 = LintRule(
+        "a sample has two parts of the same name",
+        why="Only one of the two parts is loaded, and readers disagree on which one.",
+        action="exclude the sample",
+        example="A job that was restarted appended `000083.jpg` a second time.",
+        of_shard=_check_parts,
+        is_excludable=True,
+    )
+    E307 = LintRule(
+        "the sample cannot be built from its parts",
+        why="The sample fails to load. Training logs an error and skips it.",
+        action="correct the field map, or exclude the sample; the message has the reason",
+        example="The field map reads `json[caption]`, and the json of this sample has no `caption`.",
+        kinds=SHARDS,
+        is_excludable=True,
+    )
+    W308 = LintRule(
+        "a text is empty",
+        why="The model learns that a picture may have no caption, or that a question has no answer.",
+        action="none, if texts may be empty; otherwise check its origin",
+        example="The service that writes captions timed out, and the job stored an empty text.",
+        of_shard=_check_parts,
+    )
+    W309 = LintRule(
+        "most part names occur once: base names contain dots",
+        why="A key ends at the first dot, so that no field of a sample type has all of these files.",
+        action="rename the files, or unpack the shards and run `energon import`, which replaces such dots",
+        example="The files are named by time: `cam.2024-01-31.jpg` is the part `2024-01-31.jpg` of the sample `cam`.",
+        of_dataset=_check_part_names,
+    )
+    W310 = LintRule(
+        "a part is too large to be parsed, so it is not checked",
+        why="A JSON part takes up to thirty times its size in memory, in each worker that decodes it. A command does "
+        "not parse larger ones than its `--max-json-bytes`, nor what of a compressed part exceeds it.",
+        action="store large values as parts of their own: arrays as `.npy`, texts as `.txt`; or raise "
+        "`--max-json-bytes`",
+        example="A job wrote the annotations of all pictures, 225 MB, into the `.json` of the first one.",
+        kinds=("tar shards", "unprepared tar files", "folders of JSONL or Parquet files", "JSONL files"),
+    )

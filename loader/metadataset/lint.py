@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -15,10 +13,10 @@ from ..format.columns.column import column_names
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import is_record_file
-from ..lint.record_file import lint_record_file
-from ..lint.report import Finding, LintPlan, LintProgress, LintReport, PictureCounts
-from ..lint.run import lint_dataset
-from ..storage import open_parent
+from ..lint.report import LintPlan, LintProgress, LintReport
+from ..lint.rule import Finding, LintRule, LintRules
+from ..lint.run import lint_dataset, lint_file
+from ..lint.running import OnProgress, RunningLint
 from .documents.leaf_plan import JoinMember, LeafPlan
 from .documents.paths import DatasetPaths
 from .leaf_samples import LeafCounter
@@ -31,7 +29,7 @@ def lint_metadataset(
     plan: LintPlan,
     *,
     open_aux: Callable[[DatasetRef], object] | None = None,
-    on_progress: Callable[[LintProgress], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> LintReport:
     """Lint a metadataset, and the split parts of datasets that it uses.
 
@@ -48,21 +46,10 @@ def lint_metadataset(
         StorageError: The metadataset cannot be read.
         WorkerError: A worker process was killed.
     """
-    started = time.perf_counter()
     planned = plan_splits(plan.ref, split_parts=plan.split_parts)
     lint = _MetadatasetLint(plan, open_aux, on_progress)
     lint.check(planned)
-    return LintReport(
-        findings=tuple(lint.findings),
-        complete=lint.complete and not planned.faults,
-        shards=lint.shards,
-        samples=lint.samples,
-        seconds=time.perf_counter() - started,
-        datasets=lint.datasets,
-        pictures=lint.pictures,
-        decoded_media=lint.decoded_media,
-        media_note=lint.media_note,
-    )
+    return lint.report()
 
 
 _MAX_WITHOUT_WORKERS = {"headers": 4, "bytes": 4, "decode": 256}
@@ -70,62 +57,46 @@ _MAX_WITHOUT_WORKERS = {"headers": 4, "bytes": 4, "decode": 256}
 mix may have hundreds of small datasets."""
 
 
-class _MetadatasetLint:
-    """A running lint: its findings so far."""
-
+class _MetadatasetLint(RunningLint):
     def __init__(
-        self,
-        plan: LintPlan,
-        open_aux: Callable[[DatasetRef], object] | None,
-        on_progress: Callable[[LintProgress], None] | None,
+        self, plan: LintPlan, open_aux: Callable[[DatasetRef], object] | None, on_progress: OnProgress | None
     ) -> None:
-        self.findings: dict[Finding, None] = {}  # a set: two configurations of a dataset have the same faults of shards
-        self.pictures: PictureCounts = Counter()
-        self.complete = True
-        self.datasets = self.shards = self.samples = self.decoded_media = 0
-        self.media_note: str | None = None
+        super().__init__(max_findings=plan.max_findings, on_progress=on_progress)
+        self.datasets = 0
         self._plan, self._open_aux = plan, open_aux
-        self._on_progress = on_progress
         self._paths = DatasetPaths(check_urls=True)
         self._counter = LeafCounter()
         self._units = UnitColumns()
         self._reported: set[object] = set()
         self._used: dict[DatasetRef, dict[str, None]] = {}  # dataset → the split parts of it that are read
         self._work: dict[DatasetRef, _Work] = {}
+        self._added: set[Finding] = set()
 
     def check(self, planned: PlannedSplits) -> None:
         """Check the documents, then the paths in them, then the datasets."""
-        self._add(Finding(code="E501", message=str(fault)) for fault in planned.faults)
+        self.complete = not planned.faults
+        self.add(*(Finding(Metadatasets.E501, str(fault)) for fault in planned.faults))
         for name, tree in planned.trees.items():
-            self._add(Finding(code="W503", message=f"split {name!r}: {found}") for found in find_repeated_leaves(tree))
+            for repeated in find_repeated_leaves(tree):
+                self.add(Finding(Metadatasets.W503, f"split {name!r}: {repeated}"))
             for leaf in tree.leaves():
-                self._add(self._check_leaf(leaf))
+                self.add(*self._check_leaf(leaf))
             existing = {ref.path for ref in self._used}
-            units = self._units.faults(leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing)
-            self._add(Finding(code="W508", message=f"split {name!r}: {found}") for found in units)
-        self._add(_shared_with_training(planned))
+            for unit in self._units.faults(leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing):
+                self.add(Finding(Metadatasets.W508, f"split {name!r}: {unit}"))
+        self.add(*_shared_with_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
         for dataset, work in self._work.items():
-            if self._is_full():
+            if self.is_full:
                 self.complete = False
                 return
             self._check_dataset(dataset, work)
 
-    def _add(self, findings: Iterator[Finding] | Sequence[Finding]) -> None:
-        for finding in findings:
-            if finding in self.findings:
-                continue
-            if self._is_full():
-                self.complete = False
-                return
-            self.findings[finding] = None
-
-    def _remaining(self) -> int | None:
-        limit = self._plan.max_findings
-        return None if limit is None else limit - len(self.findings)
-
-    def _is_full(self) -> bool:
-        return self._remaining() == 0
+    def add(self, *findings: Finding) -> None:
+        """Add findings, each once: two configurations of a dataset have the same faults of shards."""
+        new = [finding for finding in dict.fromkeys(findings) if finding not in self._added]
+        self._added.update(new)
+        super().add(*new)
 
     # -------------------------------------------------------------------------------------------------------- leaves
 
@@ -146,7 +117,7 @@ class _MetadatasetLint:
             try:
                 self._counter.count_rows(leaf.join)
             except EnergonError as error:
-                yield Finding(code="E505", message=f"{leaf.place}: {_in_one_line(error)}")
+                yield Finding(Metadatasets.E505, f"{leaf.place}: {_in_one_line(error)}")
                 return
         try:
             self._counter.count(leaf)
@@ -165,12 +136,12 @@ class _MetadatasetLint:
                     leaf.request.subset,
                 )
                 path = "" if place else f"{leaf.path}: "
-                yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {path}{error.message}"))
+                yield from self._once(about, Finding(Metadatasets.E504, f"{leaf.place}: {path}{error.message}"))
         except EnergonError as error:
             if leaf.filter is not None:  # otherwise found with the dataset
                 yield from self._once(
                     ("filter", leaf.path, leaf.filter),
-                    Finding(code="E504", message=f"{leaf.place}: {_in_one_line(error)}"),
+                    Finding(Metadatasets.E504, f"{leaf.place}: {_in_one_line(error)}"),
                 )
 
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
@@ -180,7 +151,7 @@ class _MetadatasetLint:
         except EnergonError as error:
             fault = error.message
         if fault is not None:
-            return Finding(code="E502", message=f"{dataset.place}.path: {fault}")
+            return Finding(Metadatasets.E502, f"{dataset.place}.path: {fault}")
         ref = dataset.ref
         used = replace(ref, split_config=ref.split_file, dataset_config=ref.dataset_file)
         self._used.setdefault(used, {})[dataset.split_part] = None
@@ -194,7 +165,7 @@ class _MetadatasetLint:
             try:
                 self._open_aux(ref)
             except EnergonError as error:
-                yield Finding(code="E506", message=f"{dataset.place}.aux.{name}: {ref.path}: {_in_one_line(error)}")
+                yield Finding(Metadatasets.E506, f"{dataset.place}.aux.{name}: {ref.path}: {_in_one_line(error)}")
 
     def _once(self, about: object, finding: Finding) -> Iterator[Finding]:
         if about not in self._reported:
@@ -208,26 +179,18 @@ class _MetadatasetLint:
 
         def progress(now: LintProgress) -> None:
             work.done = work.total * now.done / now.total
-            if self._on_progress is not None:
-                done = round(sum(each.done for each in self._work.values()))
-                total = sum(each.total for each in self._work.values())
-                unit = "samples" if plan.level == "decode" else "shards"
-                self._on_progress(LintProgress(done=done, total=total, unit=unit, findings=len(self.findings)))
+            done = round(sum(each.done for each in self._work.values()))
+            total = sum(each.total for each in self._work.values())
+            self.progress(done, total, "samples" if plan.level == "decode" else "shards")
 
-        remaining = self._remaining()
-        if is_record_file(ref.path):
-            report = lint_record_file(
-                *open_parent(ref.path), level=plan.level, max_findings=remaining, on_progress=progress
-            )
-        else:
-            dataset_plan = replace(
-                plan,
-                ref=ref,
-                workers=plan.workers if work.total > _MAX_WITHOUT_WORKERS.get(plan.level, 0) else 1,
-                split_parts=work.split_parts,
-                max_findings=remaining,
-            )
-            report = lint_dataset(dataset_plan, on_progress=progress)
+        dataset_plan = replace(
+            plan,
+            ref=ref,
+            workers=plan.workers if work.total > _MAX_WITHOUT_WORKERS.get(plan.level, 0) else 1,
+            split_parts=work.split_parts,
+            max_findings=None if plan.max_findings is None else plan.max_findings - len(self.findings),
+        )
+        report = (lint_file if is_record_file(ref.path) else lint_dataset)(dataset_plan, on_progress=progress)
         work.done = work.total
         self.complete &= report.complete
         self.datasets += 1
@@ -236,7 +199,7 @@ class _MetadatasetLint:
         self.pictures += report.pictures
         self.decoded_media += report.decoded_media
         self.media_note = self.media_note or report.media_note
-        self._add([replace(finding, dataset=ref.path) for finding in report.findings])
+        self.add(*(replace(finding, dataset=ref.path) for finding in report.findings))
 
 
 def _shared_with_training(planned: PlannedSplits) -> Iterator[Finding]:
@@ -245,7 +208,7 @@ def _shared_with_training(planned: PlannedSplits) -> Iterator[Finding]:
     for name, other in product(training, planned.trees):
         if other not in training:
             for found in find_shared_leaves(planned.trees[name], planned.trees[other]):
-                yield Finding(code="W507", message=f"splits {name!r} and {other!r}: {found}")
+                yield Finding(Metadatasets.W507, f"splits {name!r} and {other!r}: {found}")
 
 
 def _in_one_line(error: EnergonError) -> str:
@@ -322,3 +285,63 @@ def _columns(ref: DatasetRef) -> tuple[str, ...] | None:
         return tuple(column_names(folder_at(ref).storage))
     except EnergonError:
         return None
+
+
+class Metadatasets(LintRules):
+    """The rules of metadatasets."""
+
+    title = "Metadatasets"
+    note = (
+        "The message starts with the place in the document, `splits.train.blend[2].path`. For a nested "
+        "document, it starts with the file."
+    )
+    kinds = ("metadatasets",)
+
+    E501 = LintRule(
+        "a metadataset is invalid",
+        why="No loader opens the document.",
+        action="correct it; only then are the datasets of its splits checked",
+        example="`weigth: 2` instead of `weight: 2`.",
+    )
+    E502 = LintRule(
+        "a dataset of a metadataset is missing or not prepared",
+        why="No loader opens the split that references it.",
+        action="correct the path, or prepare that dataset",
+        example="A path is relative to the document, and the document was moved.",
+    )
+    W503 = LintRule(
+        "a metadataset reaches the same samples twice",
+        why="These samples count twice, so that the mix is another one than the weights state.",
+        action="remove one reference, or use subsets that do not overlap; none, if both should count",
+        example="A nested metadataset contains a dataset that the outer one also lists.",
+    )
+    E504 = LintRule(
+        "a dataset of a metadataset has no samples to read, or lacks the requested split part",
+        why="The blend would wait for a sample that never comes, so loaders refuse it.",
+        action="correct `split_part` or `subset`",
+        example="`split_part: val` of a dataset that was prepared with `--split-ratio 1,0,0`.",
+    )
+    E505 = LintRule(
+        "a join is not prepared, or its datasets have changed since",
+        why="The rows of the join are those of other samples, or unknown.",
+        action="`energon prepare` with the metadataset that contains the join",
+        example="A member of the join was prepared again with more shards.",
+    )
+    E506 = LintRule(
+        "an auxiliary store cannot be opened",
+        why="Cookers that read from the store fail for every sample.",
+        action="correct its path; for a folder of plain files, write `filesystem://` and its path",
+        example="`aux: {images: ../images}` names a folder of plain files.",
+    )
+    W507 = LintRule(
+        "a training split and another split share samples",
+        why="The validation loss is too low, since the model has seen these samples.",
+        action="correct `split_part` or `subset`; none, if you evaluate the model on training data",
+        example="`splits.val` lists a dataset with `split_part: train`.",
+    )
+    W508 = LintRule(
+        "the unit of a blend is misspelt, or no column of some of its datasets",
+        why="Loaders refuse the blend, unless the task encoder has a metric of this name.",
+        action="correct `blend_weight_unit`, or write the column; none, if the task encoder has a metric of this name",
+        example="`blend_weight_unit: tokns`, where the datasets have a column `tokens`.",
+    )

@@ -30,9 +30,13 @@ from loader.format.index.layout import ShardEntry
 from loader.format.index.sample_bytes import read_sample
 from loader.format.prepare.plan import SplitRequest
 from loader.inspect.lint import exclude_broken_samples
-from loader.lint import metadata as lint_metadata, samples as lint_samples, task as lint_task
-from loader.lint.report import CODES, Finding, LintPlan, LintProgress, LintReport, SampleCheck
+from loader.lint import contents as lint_contents, metadata as lint_metadata, task as lint_task
+from loader.lint.report import LintPlan, LintProgress, LintReport, SampleCheck
+from loader.lint.rule import Finding
 from loader.lint.run import lint_dataset
+from loader.lint.samples import Samples
+from loader.lint.shard import Shards
+from loader.lint.split import Split
 from loader.samples.building.check import DecodeCheck
 from loader.samples.building.dataset_code import DatasetCode
 from loader.storage import FileInfo, LocalStorage, ReadableFile
@@ -58,7 +62,7 @@ field_map:
 """
 
 
-Samples: TypeAlias = dict[str, dict[str, bytes]]
+SampleParts: TypeAlias = dict[str, dict[str, bytes]]
 """The parts of samples, by key."""
 
 
@@ -85,7 +89,7 @@ def lint(
         **options,
     )
     report = lint_dataset(plan)
-    assert {finding.code for finding in report.findings} <= set(CODES)
+    assert all("tar shards" in finding.rule.kinds for finding in report.findings)
     return report
 
 
@@ -277,11 +281,11 @@ def test_many_kinds_of_damage_are_all_named_in_order_and_fix_leaves_a_clean_data
 def test_fix_needs_a_split_file(tmp_path: Path) -> None:
     write_shards(tmp_path, 2)
     prepare(tmp_path, split=None)
-    broken = Finding(code="E302", message="", shard="shard_000.tar", key="00000")
+    broken = Finding(Samples.E302, "", shard="shard_000.tar", key="00000")
     with pytest.raises(ConfigError, match="this dataset has no split file"):
         exclude_broken_samples(folder_at(tmp_path), [broken])
     prepare(tmp_path)
-    assert exclude_broken_samples(folder_at(tmp_path), [Finding(code="E105", message="", shard="x", key="y")]) == 0
+    assert exclude_broken_samples(folder_at(tmp_path), [Finding(Shards.E105, "", shard="x", key="y")]) == 0
     assert not (tmp_path / ".nv-meta/split.yaml.bak").exists()
 
 
@@ -395,15 +399,14 @@ def kill_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, 
 
 
 def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
-    checker = lint_task.LintChecker(LintPlan(ref=DatasetRef(str(pictures)), level="headers"), None, None, {})
-    task = lint_task.LintTask(folder_at(pictures).index.shards[0])
-    assert checker(task).findings == []
-    assert pickle.loads(pickle.dumps(checker))(task).findings == []
+    checker = lint_task.HeaderCheck(LintPlan(ref=DatasetRef(str(pictures)), level="headers"), None, {})
+    shard = folder_at(pictures).index.shards[0]
+    assert checker(shard).findings == []
+    assert pickle.loads(pickle.dumps(checker))(shard).findings == []
 
 
 def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Path) -> None:
-    plan = LintPlan(ref=DatasetRef(str(pictures)), make_sample_check=make_check)
-    checker = lint_task.LintChecker(plan, must_not_be_called, None, {})
+    checker = lint_task.DecodeCheck(partial(folder_at, pictures), lint_contents.SampleLint(must_not_be_called))
     entry = folder_at(pictures).index.shards[0]
     offset = offset_of(pictures, entry.name, "00000.jpg")
     os.truncate(pictures / entry.name, offset + 10)
@@ -560,7 +563,7 @@ def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(
         return read_sample(file, locations, **options)
 
     offsets = [offset_of(small, "shard_002.tar", f"0000{number}.json") for number in (7, 8)]
-    monkeypatch.setattr(lint_samples, "read_sample", failing)
+    monkeypatch.setattr(lint_contents, "read_sample", failing)
     found = [each for each in lint(small).findings if each.shard == "shard_002.tar" or each.key]
     assert ("E109", "shard_002.tar", "00007", None, offsets[0]) in places(found)
     assert ("E302", "shard_002.tar", "00008", "json", offsets[1]) in places(found)
@@ -603,7 +606,7 @@ def test_an_empty_shard_is_warned_of(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- a stale index
 
 
-def rewritten(folder: Path, change: Callable[[Samples], Samples], *, keep_time: bool) -> None:
+def rewritten(folder: Path, change: Callable[[SampleParts], SampleParts], *, keep_time: bool) -> None:
     """Rewrite shard 3 from its samples, in the same size."""
     path = shard_path(folder, 3)
     stat = path.stat()
@@ -613,30 +616,30 @@ def rewritten(folder: Path, change: Callable[[Samples], Samples], *, keep_time: 
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def reversed_samples(samples: Samples) -> Samples:
+def reversed_samples(samples: SampleParts) -> SampleParts:
     return dict(reversed(samples.items()))
 
 
-def renamed_samples(samples: Samples) -> Samples:
+def renamed_samples(samples: SampleParts) -> SampleParts:
     return {key.replace("00010", "00077"): parts for key, parts in samples.items()}
 
 
-def renamed_parts(samples: Samples) -> Samples:
+def renamed_parts(samples: SampleParts) -> SampleParts:
     return {key: {"json": parts["json"], "text": parts["txt"]} for key, parts in samples.items()}
 
 
-def longer_text(samples: Samples) -> Samples:
+def longer_text(samples: SampleParts) -> SampleParts:
     return samples | {"00010": samples["00010"] | {"txt": b"text of another length"}}
 
 
-def other_grouping(samples: Samples) -> Samples:
+def other_grouping(samples: SampleParts) -> SampleParts:
     parts = samples["00010"]
     return {"00009": samples["00009"], "00010": {"json": parts["json"]}, "00012b": {"txt": parts["txt"]}} | {
         "00011": samples["00011"]
     }
 
 
-def fewer_parts(samples: Samples) -> Samples:
+def fewer_parts(samples: SampleParts) -> SampleParts:
     return samples | {"00010": {"json": samples["00010"]["json"] + b" " * 1024}}
 
 
@@ -653,7 +656,7 @@ def fewer_parts(samples: Samples) -> Samples:
 )
 @pytest.mark.parametrize("keep_time", [True, False])
 def test_a_shard_rewritten_at_equal_size_makes_the_index_stale_and_blames_no_sample(
-    small: Path, change: Callable[[Samples], Samples], key: str | None, keep_time: bool
+    small: Path, change: Callable[[SampleParts], SampleParts], key: str | None, keep_time: bool
 ) -> None:
     rewritten(small, change, keep_time=keep_time)
     report = lint(small)
@@ -871,7 +874,7 @@ def test_a_shard_that_is_new_on_disk(small: Path) -> None:
     assert (finding.code, finding.shard) == ("W201", "new.tar")
     assert "not in the index either" in finding.message
     assert finding.blocks_exclusion
-    assert not Finding(code="W201", message="training never reads this shard", shard="new.tar").blocks_exclusion
+    assert not Finding(Split.W201, "training never reads this shard", shard="new.tar").blocks_exclusion
 
 
 @pytest.mark.parametrize("text", ["split_parts: [", "split_part: {}", "split_parts: {train: 5, val: {}}", "5"])

@@ -12,7 +12,7 @@ from ...options import shared_options
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.inspect.rules import Rule
+    from loader.accounting import Rule
 
 _LABEL_WIDTH = 9
 _COLOURS = {"error": "red", "failed": "red", "warning": "yellow", "left out": "yellow"}
@@ -36,7 +36,7 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
             energon rule E302 W305 --json
     """
     from loader.errors import ConfigError
-    from loader.inspect.rules import RULE_GROUPS, find_rule
+    from loader.inspect import find_rule, rule_groups
 
     from ...console import output_console, print_json
 
@@ -45,7 +45,7 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
     except ConfigError as error:
         raise click.BadParameter(f"{error.message} ({error.hint})", param_hint="CODE") from error
     if as_json:
-        print_json([_document(one) for one in rules or (one for group in RULE_GROUPS for one in group.rules)])
+        print_json([_document(one) for one in rules or (one for group in rule_groups() for one in group.rules)])
         return
     console = output_console()
     for number, one in enumerate(rules):
@@ -58,7 +58,7 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
 
 def _document(rule: Rule) -> dict[str, Any]:
     """Return the ``--json`` document of a rule; its keys are stable."""
-    from loader.inspect.rules import plain_text
+    from loader.accounting import plain_text
 
     return {
         "code": rule.code,
@@ -84,9 +84,9 @@ def _show(console: Console, rule: Rule) -> None:
 def _show_all(console: Console) -> None:
     from rich.text import Text
 
-    from loader.inspect.rules import RULE_GROUPS
+    from loader.inspect import rule_groups
 
-    for group in RULE_GROUPS:
+    for group in rule_groups():
         console.print(Text(group.title, style="bold"))
         for rule in group.rules:
             colour = _COLOURS[rule.severity]

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from ...accounting import REASONS, Account
+from ...accounting import Account, meanings
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, FormatError, SampleError
 from ...storage.scratch_folder import scratch_folder
@@ -86,7 +86,7 @@ class FilesSource(Source):
                 count += 1
         if not count:
             left = next((entry for entry in listing.account.left_out if entry.unit == "files"), None)
-            found = f"; {left.example} is {REASONS[left.reason]}" if left else ""
+            found = f"; {left.example} is {meanings()[left.reason]}" if left else ""
             raise ConfigError(
                 f"there are no files that have an extension and can be parts of samples{found}",
                 at=self.path,

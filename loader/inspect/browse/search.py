@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -29,16 +29,14 @@ from ...dataset.query import (
     only_value,
 )
 from ...dataset.tar import tar_index
-from ...errors import ConfigError, EnergonError
+from ...errors import EnergonError
 from ...format.columns.column import column_names, open_column
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.dataset_config import DatasetConfig
-from ...format.records.folder_index import RecordIndex
 from ...format.tar.names import encode_name
-from ...lint.record_folder import lint_record, value_check
-from ...lint.report import Finding
-from ...lint.samples import SampleLint
-from ...lint.shard import check_parts, required_parts
+from ...lint.contents import SampleLint
+from ...lint.metadata import readable_config
+from ...lint.rule import Finding, ScannedShard
+from ...lint.samples import Samples, required_parts
 from ...samples.building.check import DecodeCheck
 from ...samples.building.dataset_code import DatasetCode
 from ...storage import EPath
@@ -252,33 +250,21 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
         EnergonError: The dataset cannot be opened.
     """
     folder = open_dataset(address).folder
-    config = _readable_config(folder)
+    config = readable_config(folder)
     limit = CHECKED_JSON_BYTES
     check = DecodeCheck(
         config, DatasetCode(EPath(folder.documents.folder), trust_code=False), decode_media=False, max_json_bytes=limit
     )
-    if isinstance(folder.index, RecordIndex):
-        return list(_record_findings(folder.index, check, numbers))
     required = frozenset(part for parts in required_parts(config).values() for part in parts)
     lint = SampleLint(check, required)
     found: list[SampleFinding] = []
-    index = tar_index(folder)
     for number in numbers:
-        shard, key = index.shard_of(number), index.key(number)
-        of_headers = _header_findings(address, shard.name).get(key, ())
-        of_content = lint.findings(folder.storage, index, shard, [number])
-        found += [SampleFinding(number, one.code, one.part, one.message) for one in (*of_headers, *of_content)]
+        findings = list(lint.findings(folder, [number]))
+        if not folder.traits.are_records:
+            of_shard = _header_findings(address, folder.index.shard_of(number).name)
+            findings = of_shard.get(folder.index.key(number), []) + findings
+        found += [SampleFinding(number, each.code, each.part, each.message) for each in findings]
     return found
-
-
-def _record_findings(records: RecordIndex, check: DecodeCheck, numbers: Sequence[int]) -> Iterator[SampleFinding]:
-    for shard, some in groupby(numbers, lambda number: records.place(number)[0]):
-        file = records.file(shard)
-        of_values = value_check(file, check)
-        with file.open() as opened:
-            for number in some:
-                for one in lint_record(file, opened, records.place(number)[1], of_values):
-                    yield SampleFinding(number, one.code, one.part, one.message)
 
 
 @lru_cache(maxsize=2)
@@ -287,16 +273,11 @@ def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Find
     folder = open_dataset(address).folder
     entry = next(one for one in tar_index(folder).shards if one.name == shard)
     found: dict[str, list[Finding]] = {}
-    for finding in check_parts(shard, tar_index(folder).shard_index(entry), _readable_config(folder)):
+    headers, config = tar_index(folder).shard_index(entry), readable_config(folder)
+    scanned = ScannedShard(storage=folder.storage, info=entry.info, headers=headers, config=config, entry=entry)
+    for finding in Samples.check_shard(scanned):
         found.setdefault(finding.key or "", []).append(finding)
     return found
-
-
-def _readable_config(folder: Dataset) -> DatasetConfig | None:
-    try:
-        return folder.documents.config
-    except ConfigError:
-        return None  # energon lint reports it
 
 
 def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str, Any]:

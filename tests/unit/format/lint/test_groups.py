@@ -5,10 +5,16 @@ from __future__ import annotations
 import pytest
 
 from loader.lint import Finding, group_findings
+from loader.lint.jsonl import JsonlFiles
+from loader.lint.rule import LintRule
+from loader.lint.samples import Samples
+from loader.metadataset.lint import Metadatasets
 
 
-def finding(message: str, key: str | None = "0", *, code: str = "E307", shard: str | None = "s.tar") -> Finding:
-    return Finding(code=code, message=message, shard=shard, key=key)
+def finding(
+    message: str, key: str | None = "0", *, rule: LintRule = Samples.E307, shard: str | None = "s.tar"
+) -> Finding:
+    return Finding(rule, message, shard=shard, key=key)
 
 
 @pytest.mark.parametrize(
@@ -45,16 +51,18 @@ def test_causes_separate(first: str, second: str) -> None:
 
 def test_codes_datasets_and_parts_separate_and_the_order_is_that_of_the_first() -> None:
     found = [
-        finding("m", code="E302"),
-        Finding(code="E302", message="m", shard="s.tar", key="0", part="jpg"),
-        Finding(code="E302", message="m", shard="s.tar", key="0", dataset="/data/a"),
-        finding("m", "1", code="E302"),
+        finding("m", rule=Samples.E302),
+        Finding(Samples.E302, "m", shard="s.tar", key="0", part="jpg"),
+        Finding(Samples.E302, "m", shard="s.tar", key="0", dataset="/data/a"),
+        finding("m", "1", rule=Samples.E302),
     ]
     assert [group.findings for group in group_findings(found)] == [(found[0], found[3]), (found[1],), (found[2],)]
 
 
 def test_findings_about_the_whole_dataset_stay_single() -> None:
-    found = [finding(f"splits.train.blend[{number}]: gone", None, code="E501", shard=None) for number in (0, 1)]
+    found = [
+        finding(f"splits.train.blend[{number}]: gone", None, rule=Metadatasets.E501, shard=None) for number in (0, 1)
+    ]
     assert len(group_findings(found)) == 2
 
 
@@ -68,8 +76,7 @@ def test_findings_about_the_whole_dataset_stay_single() -> None:
 )
 def test_places_without_keys(shards: list[str], offsets: list[int | None], places: tuple[str, ...], noun: str) -> None:
     found = [
-        Finding(code="E403", message="m", shard=shard, offset=offset)
-        for shard, offset in zip(shards, offsets, strict=True)
+        Finding(JsonlFiles.E403, "m", shard=shard, offset=offset) for shard, offset in zip(shards, offsets, strict=True)
     ]
     [group] = group_findings(found)
     assert (group.places, group.noun) == (places, noun)

@@ -42,6 +42,7 @@ def lint(folder: Path, **options: Any) -> list[tuple[str, str | None, str | None
         return DecodeCheck(config, DatasetCode(Path(meta), False))
 
     report = lint_dataset(LintPlan(ref=DatasetRef(str(folder)), make_sample_check=check, **options))
+    assert all("folders of JSONL or Parquet files" in finding.rule.kinds for finding in report.findings)
     return [(finding.code, finding.shard, finding.key) for finding in report.findings]
 
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from loader.format.documents import is_metadataset, is_record_file
-from loader.inspect import ExcludedSamples, LintRequest, is_only_media_folder
+from loader.format.documents import is_record_file
+from loader.inspect import ExcludedSamples, LintRequest
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from loader.inspect.browse import PageLinks
     from loader.lint import Finding, FindingGroup, LintReport
 
+_FINDING = ("severity", "code", "message", "dataset", "shard", "key", "part", "offset", "at", "hint")  # keys in JSON
 _MAX_EXAMPLES = 3  # of findings of one cause
 
 
@@ -39,19 +40,8 @@ def lint_document(
         "pictures": _pictures_by_part(report),
         "part_sets": None if report.part_sets is None else report.part_sets.to_document(),
         "findings": [
-            {
-                "severity": finding.severity,
-                "code": finding.code,
-                "message": finding.message,
-                "dataset": finding.dataset,
-                "shard": finding.shard,
-                "key": finding.key,
-                "part": finding.part,
-                "offset": finding.offset,
-                "at": finding.at,
-                "hint": finding.hint,
-                "page": None if pages is None else pages.url(finding.dataset, finding.shard, finding.key),
-            }
+            {name: getattr(finding, name) for name in _FINDING}
+            | {"page": None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)}
             for finding in report.findings
         ],
     }
@@ -82,8 +72,8 @@ def show_lint(
     from loader.inspect import print_part_sets
     from loader.lint import FindingGroup, group_findings
 
-    from ..console import show_note
-    from ..links import supports_links
+    from ...console import show_note
+    from ...links import supports_links
 
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
@@ -143,7 +133,7 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
     from loader.errors import escape_controls
     from loader.inspect import exclusion_advice, plural
 
-    from ..console import show_note
+    from ...console import show_note
 
     if fixed is not None:
         excluded = f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}"
@@ -161,21 +151,20 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
 
 
 def _amount(request: LintRequest, report: LintReport) -> str:
-    from loader.inspect import plural
+    from loader.inspect import kind_at, plural
 
-    path = request.ref.path
-    samples = plural(report.samples, "sample")
-    if is_record_file(path):
-        return samples
-    if is_only_media_folder(request.ref.storage()):
+    kind, samples = kind_at(request.ref), plural(report.samples, "sample")
+    if kind == "folders of media files":
         return plural(report.samples, "file")
+    if is_record_file(request.ref.path):
+        return samples
     where = f"{samples} in {plural(report.shards, 'shard')}"
-    return f"{where} of {plural(report.datasets, 'dataset')}" if is_metadataset(path) else where
+    return f"{where} of {plural(report.datasets, 'dataset')}" if kind == "metadatasets" else where
 
 
 def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, str | None], str | None]:
     """Return a function that returns the URL of a shard of a dataset, or of a path; None where links are not shown."""
-    from ..links import file_url, supports_links
+    from ...links import file_url, supports_links
 
     if not supports_links(console.file):
         return lambda _dataset, _name: None
@@ -201,7 +190,7 @@ def _lines(
 
     from loader.errors import escape_controls
 
-    from ..settings import name_program
+    from ...settings import name_program
 
     finding = group.first
     where = _place(finding) if len(group.places) == 1 else _places(group)

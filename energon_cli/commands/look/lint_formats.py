@@ -12,8 +12,8 @@ import click
 from loader import __version__
 from loader.errors import escape_controls
 
-from ..console import output_console, print_json
-from .report import lint_document, show_lint
+from ...console import output_console, print_json
+from .lint_text import lint_document, show_lint
 
 if TYPE_CHECKING:
     from loader.inspect import ExcludedSamples, LintRequest
@@ -29,10 +29,9 @@ def sarif_log(path: str, level: str, report: LintReport, pages: PageLinks | None
     A result has the place of the shard as an artifact with a byte offset, and the sample as a logical location. Its
     page in ``energon browse`` is the hosted viewer.
     """
-    from loader.inspect.rules import find_rule, plain_text
+    from loader.accounting import plain_text
 
-    codes = sorted({finding.code for finding in report.findings})
-    rules = [find_rule(code) for code in codes]
+    rules = sorted({finding.rule for finding in report.findings}, key=lambda rule: rule.code)
     return {
         "$schema": _SCHEMA,
         "version": "2.1.0",
@@ -62,7 +61,7 @@ def sarif_log(path: str, level: str, report: LintReport, pages: PageLinks | None
                 ],
                 "columnKind": "unicodeCodePoints",
                 "properties": {"level": level, "shards": report.shards, "samples": report.samples},
-                "results": [_result(path, finding, codes.index(finding.code), pages) for finding in report.findings],
+                "results": [_result(path, finding, rules.index(finding.rule), pages) for finding in report.findings],
             }
         ],
     }

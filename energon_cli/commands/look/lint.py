@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import click
 
-from ..command import energon_command
-from ..dataset_path import check_ref, dataset_options
-from ..options import shared_options
+from ...command import energon_command
+from ...dataset_path import check_ref, dataset_options
+from ...options import shared_options
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
@@ -103,7 +102,7 @@ def lint(
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken
 
-    from .formats import LintOutput
+    from .lint_formats import LintOutput
 
     # Check one path after the other; the output prints findings at once, or collects them.
     output = LintOutput(
@@ -150,7 +149,7 @@ def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintRepor
     from loader.errors import ConfigError
     from loader.inspect import run_lint
 
-    from ..progress import ProgressBar
+    from ...progress import ProgressBar
 
     with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
         try:
@@ -175,27 +174,20 @@ def _checked_unit(ref: DatasetRef, *, level: str, fix: bool, split_parts: tuple[
     Raises:
         click.BadParameter: It has no split, which a flag needs.
     """
-    from loader.dataset.unprepared import is_prepared
-    from loader.format.documents import is_metadataset, is_record_file, is_tar_file
-    from loader.inspect import is_only_media_folder
-    from loader.storage import is_url
+    from loader.inspect import kind_at
 
-    path = ref.path
+    kind = kind_at(ref)
+    is_file = kind in ("JSONL files", "token files", "Parquet files")
+    faults = {
+        "folders of media files": "a folder of files has no split",
+        "unprepared tar files": "tar files that are not prepared have no split",
+    }
     flag = "--fix" if fix else "--split-parts" if split_parts else None
-    if fix and (is_record_file(path) or is_metadataset(path)):
+    if fix and (is_file or kind == "metadatasets"):
         raise click.BadParameter("only a dataset of shards can exclude samples", param_hint=flag)
-    unit, fault = "samples" if level == "decode" else "shards", None
-    is_folder = is_url(path) or os.path.isdir(path)
-    if is_record_file(path):
-        unit, fault = "bytes", "a single file has no split parts"
-    elif is_metadataset(path):
-        pass
-    elif is_tar_file(path):
-        fault = "tar files that are not prepared have no split"
-    elif is_folder and is_only_media_folder(ref.storage()):
-        unit, fault = "files", "a folder of files has no split"
-    elif is_folder and not is_prepared(ref.storage()):
-        fault = "tar files that are not prepared have no split"
+    fault = "a single file has no split parts" if is_file else faults.get(kind)
     if flag is not None and fault is not None:
         raise click.BadParameter(fault, param_hint=flag)
-    return unit
+    if is_file:
+        return "bytes"
+    return "files" if kind == "folders of media files" else "samples" if level == "decode" else "shards"

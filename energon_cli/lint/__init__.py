@@ -1,1 +1,0 @@
-"""``energon lint``: check a dataset and report findings."""

@@ -1,0 +1,177 @@
+"""Check the contents of samples of any dataset: read and decode them, and report those that do not decode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from ..accounting.large_parts import LargePart
+from ..dataset.dataset import Dataset
+from ..dataset.tar import tar_index
+from ..errors import EnergonError, FormatError
+from ..format.index.dataset_index import PartLocation
+from ..format.index.layout import ShardEntry
+from ..format.index.sample_bytes import read_sample
+from ..format.jsonl.lines import LineBlock
+from ..format.media.kind import media_type_of_name
+from ..format.records.folder_index import RecordIndex
+from ..format.records.record_file import RecordFile, read_record
+from ..storage import AscendingFile, ReadableFile
+from .jsonl import JsonlFiles, fault_of_line
+from .record_file import ColumnFiles
+from .report import SampleCheck
+from .rule import Finding, ReadSample, kind_of
+from .samples import Samples
+from .shard import Shards
+
+_Checks = Sequence[Callable[[ReadSample], Iterable[Finding]]]
+"""Checks of rules."""
+
+
+def media_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of parts with sound or video.
+
+    >>> media_names(("json", "jpg", "mp4", "vocals.wav"))
+    ('mp4', 'vocals.wav')
+    """
+    return tuple(name for name in names if media_type_of_name(f"key.{name}") == "av")
+
+
+def media_note(names: Iterable[str], level: str, check: SampleCheck | None) -> str | None:
+    """Return a line about the parts with sound or video that a lint does not decode, and why.
+
+    Returns:
+        None if all are decoded.
+    """
+    reason = f"level {level}" if check is None else getattr(check, "undecoded_media", None)
+    named = ", ".join(media_names(names))
+    return f"sound and video were not decoded ({named}): {reason}" if named and reason else None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLint:
+    """Check samples one by one; picklable.
+
+    Attributes:
+        check: The check of a sample's parts; None runs only those of the rules.
+        required: Parts whose absence the check of the headers reports.
+        with_lines: Check that lines are JSON objects, too; otherwise the check of the whole file has done so.
+    """
+
+    check: SampleCheck | None
+    required: frozenset[str] = frozenset()
+    with_lines: bool = True
+
+    def findings(self, dataset: Dataset, samples: Iterable[int]) -> Iterator[Finding]:
+        """Yield the findings about samples, by their numbers in the dataset, ascending."""
+        index = dataset.index
+        checks = Samples.checks(kind_of(dataset), "of_sample")
+        for shard, numbers in groupby(samples, index.shard_of):
+            if isinstance(index, RecordIndex):
+                file = index.file(index.number_of(shard.name))
+                with file.open() as opened:
+                    for number in numbers:
+                        yield from self._of_record(checks, file, opened, number - shard.first_sample)
+            else:
+                yield from self._of_shard(checks, dataset, shard, numbers)
+
+    def count_media(self, dataset: Dataset, samples: Iterable[int]) -> int:
+        """Count the parts of samples of tar shards with sound or video that the check decodes."""
+        index = tar_index(dataset)
+        names = media_names(index.part_names)
+        if not names or self.check is None or getattr(self.check, "undecoded_media", None):
+            return 0
+        return sum(part.name in names for sample in samples for part in index.parts(sample))
+
+    @property
+    def _max_json_bytes(self) -> int | None:
+        return getattr(self.check, "max_json_bytes", None)
+
+    def _of_shard(
+        self, checks: _Checks, dataset: Dataset, shard: ShardEntry, samples: Iterable[int]
+    ) -> Iterator[Finding]:
+        index, storage = tar_index(dataset), dataset.storage
+        try:
+            file = storage.open(shard.name, shard.info)
+        except EnergonError as error:
+            yield Finding(Shards.E109, error.message, shard=shard.name)
+            return
+        with AscendingFile(file) if storage.checks_versions else file as reader:
+            for sample in samples:
+                key, locations = index.key(sample), index.parts(sample)
+                try:
+                    parts = read_sample(reader, locations, shard=shard.name, max_json_bytes=self._max_json_bytes)
+                except FormatError as error:
+                    yield Finding(Shards.E104, error.message, shard=shard.name, key=key, offset=error.offset)
+                    continue
+                except EnergonError as error:
+                    offset = locations[0].offset
+                    yield Finding(Shards.E109, error.message, shard=shard.name, key=key, offset=offset)
+                    continue
+                yield from _faults(
+                    self.check, key, parts, shard=shard.name, locations=locations, required=self.required
+                )
+                for check in checks:
+                    yield from check(ReadSample(shard=shard.name, key=key, parts=parts))
+
+    def _of_record(self, checks: _Checks, file: RecordFile, opened: ReadableFile, number: int) -> Iterator[Finding]:
+        key = str(number)
+        try:
+            parts = read_record(file, opened, number, max_json_bytes=self._max_json_bytes)
+            is_large = any(isinstance(data, LargePart) for data in parts.values())
+            if self.with_lines and file.decodes and not is_large:
+                (offset,), _ = file.spans(np.array([number]))
+                for line in LineBlock(b"".join(parts.values()), int(offset), 0, file.name).examine():
+                    if line.fault is not None:
+                        rule, expected = fault_of_line(line)
+                        message = f"the line is not {expected}: {line.fault}"
+                        yield Finding(rule, message, shard=file.name, key=key, offset=line.offset)
+                        return
+        except FormatError as error:
+            rule = JsonlFiles.E403 if file.decodes else ColumnFiles.E414
+            yield Finding(rule, error.message, shard=file.name, key=key, offset=error.offset)
+            return
+        # Nothing needs to be decoded in rows.
+        check = self.check if file.decodes else getattr(self.check, "check_values", None)
+        yield from _faults(check, key, parts, shard=file.name)
+        for check_of_rule in checks:
+            yield from check_of_rule(ReadSample(shard=file.name, key=key, parts=parts))
+
+
+def _faults(
+    check: SampleCheck | None,
+    key: str,
+    parts: Mapping[str, Any],
+    *,
+    shard: str,
+    locations: Sequence[PartLocation] = (),
+    required: Collection[str] = (),
+) -> Iterator[Finding]:
+    """Yield the faults that a check has about the contents of one sample.
+
+    Args:
+        check: The check; None finds nothing.
+        key: Key of the sample.
+        parts: Its parts.
+        shard: Name of the shard.
+        locations: Byte ranges of the parts, if the check of the headers has reported empty ones.
+        required: Parts whose absence the check of the headers has reported.
+    """
+    try:
+        faults = () if check is None else check(key, parts)
+    except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
+        faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
+    by_name = {part.name: part for part in locations} if faults else {}
+    for part, message in faults:
+        location = by_name.get(part or "")
+        if location.size_bytes == 0 if location is not None else part in required:
+            continue  # reported with the headers
+        rule = Samples.E307 if part is None else Samples.E302 if part in parts else Samples.E301
+        if isinstance(parts.get(part or ""), LargePart):
+            rule = Samples.W310
+        offset = (location or locations[0]).offset if locations else None
+        yield Finding(rule, message, shard=shard, key=key, part=part, offset=offset)

@@ -57,15 +57,12 @@ def test_a_state_that_does_not_fit_is_refused_by_what_differs(data: Data, saved:
     assert stages in refusal(partial(train, data, encoder=TaskEncoder))
     assert "found those of ranks [0]" in refusal(states=saved[:1])
     assert "found those of ranks [1, 1]" in refusal(states=[saved[1], saved[1]])
-    other = {**saved[1], "batch": saved[1]["batch"] + 2, "checksum": None}
+    other = {**saved[1], "batch": saved[1]["batch"] + 2}
     assert "different steps: the next micro-batches are 6, 8" in refusal(states=[saved[0], other])
     older = refusal(states=[{**saved[0], "version": 2}, saved[1]])
     assert "expected a state of version 4, found version 2" in older
     assert "restore it with the version of energon-toolkit that saved it, or start a new run" in older
-    edited = {**saved[0], "lane": 3}
-    assert "damaged or was edited: its values do not have its checksum" in refusal(states=[edited, saved[1]])
-    assert "set 'checksum' to null" in refusal(states=[edited, saved[1]])
-    assert "damaged: AttributeError" in refusal(states=[{**edited, "checksum": None}, saved[1]])
+    assert "damaged" in refusal(states=[{**saved[0], "lane": 3}, saved[1]])
     assert "found a str" in refusal(states=["state.pt"])
     assert "the states of all ranks, found a str" in refusal(states="state.pt")
     assert "the states of all ranks, found a dict with the keys ['step', 'loader']" in refusal(

@@ -161,9 +161,7 @@ def test_references_of_many_states_to_one_value_are_counted(tmp_path: Path) -> N
 
     shared = [0] * 10_000
     state = RunState(lanes=48, ranks=100, rank=0, seed=0).to_plain()
-    torch.save(
-        [{**state, "rank": rank, "dataset": shared, "checksum": None} for rank in range(100)], tmp_path / "state.pt"
-    )
+    torch.save([{**state, "rank": rank, "dataset": shared} for rank in range(100)], tmp_path / "state.pt")
     with pytest.raises(StateError, match=TOO_MANY):
         read_state_file(tmp_path / "state.pt")
 

@@ -164,19 +164,13 @@ def replay_batch(chain: SavableDataset[Any], number: int, *, lanes: int, known: 
     """
     lane, own, known = number % lanes, number // lanes, list(known)
     for state in known:
-        check_lane(chain, lane, state)
+        check_lane(chain, lane, state, lanes=lanes)
     start = _start(chain, own, known)
     host = LanesInTurn(dataset=chain, lanes=lanes, states={lane: start} if start else {})
     with preserve_rng_state():
-        try:
-            for message, item_id in remade_batches(host, lane):
-                if message.number == number:
-                    return message.batch, item_id
-        except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise StateError(
-                f"lane {lane} does not make micro-batch {number} again: {type(error).__name__}: {error}",
-                hint="its state is damaged, or a hook ends the run",
-            ) from error
+        for message, item_id in remade_batches(host, lane):
+            if message.number == number:
+                return message.batch, item_id
     raise StateError(f"this state is damaged: lane {lane} ends before micro-batch {number}")
 
 

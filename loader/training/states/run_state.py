@@ -16,7 +16,6 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 ``ended``     true if the pass is over, so that the next iteration starts a new one
 ``steps``     the counts of virtual epochs, limits and repeats, outermost first
 ``dataset``   description of the chain and its data, for comparison
-``checksum``  of all other values, see :func:`checksum_of`; null accepts a state that was edited
 ============  ========================================================================
 
 A state of one small source also has ``deal``, the samples of the micro-batches that the lanes take in turn. A state
@@ -30,14 +29,10 @@ passed over since.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from ...errors import StateError
 from ...format.documents.messages import short_key, short_repr
@@ -58,7 +53,7 @@ LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
 _VERSION = 4  # 0.2.0 and earlier versions wrote 1 to 3
-_REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset", "checksum")
+_REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset")
 _MAX_SHOWN = 8
 _MAX_LANES = 1 << 32
 _MAX_SEED = 1 << 128
@@ -122,7 +117,7 @@ class RunState:
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as plain data."""
-        plain = {
+        return {
             "version": _VERSION,
             "lanes": self.lanes,
             "ranks": self.ranks,
@@ -143,7 +138,6 @@ class RunState:
             **({"worker_restarts": self.worker_restarts} if self.worker_restarts else {}),
             **({"quarantined": [sample.to_plain() for sample in self.quarantined]} if self.quarantined else {}),
         }
-        return {**plain, "checksum": checksum_of(plain)}
 
     @classmethod
     def from_plain(cls, saved: Any) -> RunState:
@@ -175,12 +169,6 @@ class RunState:
                 f"this state is damaged: it lacks {', '.join(map(repr, missing))}",
                 hint="restore another state; tools that save key by key may drop some: save it as one value, such "
                 "as json.dumps(state)",
-            )
-        if saved["checksum"] not in (None, checksum_of(saved)):
-            raise StateError(
-                "this state is damaged or was edited: its values do not have its checksum",
-                hint="restore another state. Tools that load key by key, such as torch.distributed.checkpoint, drop "
-                "keys: save it as one value, such as json.dumps(state). To restore it as it is, set 'checksum' to null",
             )
         try:
             state = cls(
@@ -239,26 +227,6 @@ class RunState:
         firsts = [first for first, _ in self.ranks_at]
         if firsts != sorted(set(firsts)):
             raise StateError("this state is damaged: its 'ranks_at' is not in ascending order")
-
-
-def checksum_of(plain: Mapping[str, Any]) -> str | None:
-    """Return the BLAKE2 checksum of a state's canonical JSON, without its ``checksum``: 64 bits in hexadecimal digits.
-
-    It is the same for tuples and lists, and for integers of Python and numpy, since some formats of files and some
-    frameworks convert between them. It is None for values that JSON cannot represent.
-    """
-    values = {key: value for key, value in plain.items() if key != "checksum"}
-    try:
-        text = json.dumps(values, sort_keys=True, separators=(",", ":"), default=_json_value)
-    except (TypeError, ValueError):  # or integers of thousands of digits
-        return None
-    return hashlib.blake2b(text.encode("ascii"), digest_size=8).hexdigest()
-
-
-def _json_value(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return value.item() if isinstance(value, np.number) else type(value).__name__  # a restore refuses other objects
 
 
 def _integer(value: Any) -> int:

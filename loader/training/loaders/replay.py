@@ -10,8 +10,7 @@ from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
-from ..states.lane_checks import check_lane
-from ..states.run_state import ENDLESS
+from ..states.run_state import ENDLESS, check_lanes
 from ..workers.running_lane import LanesInTurn, remade_batches
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def replay_batch(chain: SavableDataset[Any], number: int, *, lanes: int, known: 
     """
     lane, own, known = number % lanes, number // lanes, list(known)
     for state in known:
-        check_lane(chain, lane, state, lanes=lanes)
+        check_lanes({lane: state}, chain.state_schema())
     start = _start(chain, own, known)
     host = LanesInTurn(dataset=chain, lanes=lanes, states={lane: start} if start else {})
     with preserve_rng_state():

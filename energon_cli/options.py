@@ -99,6 +99,9 @@ _NAMES: dict[str, Any] = {"metavar": "A,B", "callback": parse_names}
 _FILE: dict[str, Any] = {"metavar": "NAME", "show_default": True}
 
 _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "allow_edited_state": _flag(
+        "--allow-edited-state", help="Accept states that were edited by hand, and write new checksums."
+    ),
     "by_shard": _flag("--by-shard", help="With files, a folder for each shard."),
     "compat": _shared(
         "--compat/--no-compat",

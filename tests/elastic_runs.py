@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from loader import SavableDataset, WorkerConfig, get_savable_loader
+from loader.training.states.run_state import checksum_of
 
 Build = Callable[[WorkerConfig], SavableDataset[Any]]
 Delivered = dict[int, bytes]  # micro-batch of the run → its bytes
@@ -276,3 +277,8 @@ def _recorded_form(name: str, value: Any) -> Any:
     if name == "__sources__" and isinstance(value, list):
         return tuple(source for each in value for source in each or ())
     return value
+
+
+def sealed(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a state with the checksum of its present entries, as if a loader had saved it so."""
+    return {**state, "checksum": checksum_of(state)}

@@ -13,11 +13,10 @@ from ..pipeline.contract.item_id import ItemId, as_item_id, plain_item_id
 from ..pipeline.contract.lane import Lane
 from ..pipeline.contract.rng import seed_batch
 from ..pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
-from ..pipeline.contract.state_schema import COUNT, check_value, item_ids_in
+from ..pipeline.contract.state_schema import COUNT, check_value
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..pipeline.failures.error_handlers import log_exception
 from ..pipeline.failures.policy import FailurePolicy
-from ..pipeline.item_form import FormLane, ItemForm
 from ..samples.hooks import in_hook_context
 
 SEED = 7
@@ -53,9 +52,6 @@ class Values(SavableDataset[Any]):
     @property
     def items(self) -> int | None:
         return None if self.again else len(self.values)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        return ItemForm(positions=None if self.again else len(self.values[lane.number :: lane.count]))
 
     def open(self, lane: Lane, state: State) -> Running:
         return _ValuesRunning(self, lane, state)
@@ -110,7 +106,6 @@ def _steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str, m
     context = lane.context
     running = pickle.loads(pickle.dumps(dataset)).open(lane, json.loads(state))
     schema = dataset.state_schema()
-    form_lane = FormLane(number=lane.number, count=lane.count, takes_others=False)
     given = []
     for number in range(made, made + most):
         context.batch_index = number * lane.count + lane.number
@@ -118,25 +113,14 @@ def _steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str, m
         before = json.dumps(running.state())
         check_value(json.loads(before), schema)
         assert json.loads(before).keys() <= schema.keys()
-        check_ids_held(dataset, json.loads(before), form_lane)
         try:
             value, item_id = running.next()
         except StopIteration:
             _check_stays_over(running, dataset, lane, before)
             break
         assert as_item_id(json.loads(json.dumps(plain_item_id(item_id)))) == item_id
-        if value is not SKIPPED:
-            dataset.item_form(form_lane).check(json.loads(json.dumps(plain_item_id(item_id))))
         given.append(Step(copy.deepcopy(value), item_id, before, context.batch_index))
     return given
-
-
-def check_ids_held(dataset: SavableDataset[Any], state: State, lane: FormLane) -> None:
-    """Check that the stages know the forms of the ids in a state that they saved."""
-    if dataset.entry_schema is not None and dataset.key in state:
-        dataset.held_form(lane).check_all([*item_ids_in(state[dataset.key], dataset.entry_schema)])
-    for below, inner, lane_below in dataset.nested_states(state, lane):
-        check_ids_held(below, inner, lane_below)
 
 
 def _check_stays_over(running: Running, dataset: SavableDataset[Any], lane: Lane, before: str) -> None:

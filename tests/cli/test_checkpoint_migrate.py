@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from loader import StateError, TaskEncoder, TextSample, WorkerConfig, get_savable_loader, get_train_dataset
+from loader.training.states.run_state import RunState
 from tests.cli.run_energon import RunEnergon
 from tests.e2e.text_dataset import write_texts
 
@@ -220,7 +221,7 @@ def test_states_that_no_loader_would_restore_are_not_converted(
         more = ("--new-world-size", "4") if command[0] == "redist" else ()
         done = energon("checkpoint", *command, *more)
         assert (done.code, done.out) == (1, "")
-        assert "this state is damaged: " in done.err
+        assert "this state is damaged" in done.err
         assert f"at: {path}" in done.err
         assert not (tmp_path / "new").exists()
 
@@ -242,3 +243,23 @@ def test_a_run_of_one_small_dataset_stays_one(energon: RunEnergon, folder: Path,
     done = energon("checkpoint", "migrate", tmp_path / "first", folder / "two.yaml", tmp_path / "second")
     assert done.code == 1
     assert "the dataset has fewer than 4 samples a lane" in done.err
+
+
+def test_an_edited_state_is_converted_if_the_option_accepts_it_and_has_a_checksum_again(
+    energon: RunEnergon, folder: Path, tmp_path: Path
+) -> None:
+    run = loaders(folder / "one.yaml", 2, lanes=4)
+    keys_of(run, 5)
+    states = [{**loader.save_state_rank(), "worker_restarts": 7} for loader in run]
+    path = tmp_path / "states.json"
+    path.write_text(json.dumps(states))
+    for command in (("migrate", path, folder / "two.yaml"), ("redist", path)):
+        more = ("--new-world-size", "4") if command[0] == "redist" else ()
+        refused = energon("checkpoint", *command, tmp_path / command[0], *more)
+        assert refused.code == 1
+        assert "this state is damaged or was edited" in refused.err
+        assert "--allow-edited-state" in refused.err
+        done = energon("checkpoint", *command, tmp_path / command[0], "--allow-edited-state", *more)
+        assert done.code == 0, done.err
+        written = json.loads((tmp_path / command[0] / "states.json").read_text())
+        assert [RunState.from_plain(state).worker_restarts for state in written] == [7] * len(written)

@@ -14,7 +14,7 @@ import yaml
 from loader import StateError, WorkerConfig, get_savable_loader, get_train_dataset
 from loader.inspect.diff import compare_paths
 from tests.e2e.drawing_pipelines import Data, train, write_data
-from tests.elastic_runs import Pipeline, Spread, running, through_json
+from tests.elastic_runs import Pipeline, Spread, running, sealed, through_json
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +67,7 @@ def test_positions_of_lanes_at_the_same_step(data: Data, tmp_path: Path) -> None
     states = json.loads(Path(saved).read_text())
     lane = next(iter(states[0]["lane"]))
     states[0]["lane"][lane]["0 read"] = 1
+    states[0] = sealed(states[0])
     (tmp_path / "b.json").write_text(json.dumps(states))
     [line] = texts(saved, str(tmp_path / "b.json"))
     assert line.startswith(f"lane {lane}: 0 read ")

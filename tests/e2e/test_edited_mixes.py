@@ -31,7 +31,7 @@ from loader import (
     stateless,
 )
 from tests.e2e.text_dataset import write_texts
-from tests.elastic_runs import Spread, number_of, through_json
+from tests.elastic_runs import Spread, number_of, sealed, through_json
 
 LANES = 4
 FIRST = {"a": 0, "b": 1000, "c": 2000, "d": 3000}  # number of the first sample of each dataset
@@ -542,7 +542,7 @@ def test_a_state_of_one_rank_knows_its_own_lanes_and_ranks_together_know_all(dat
     states = state_of(old, 12, ranks=2)
     loaders = [get_savable_loader(new(WorkerConfig(rank=rank, world_size=2, num_workers=0))) for rank in range(2)]
     for loader, state in zip(loaders, states, strict=True):
-        loader.restore_state_rank(state, allow_mix_change=True)
+        loader.restore_state_rank(sealed(state), allow_mix_change=True)
     key = ("micro-batch", 1, 1, (3, 4))
     with pytest.raises(StateError, match="the position of lane 1 at that change is not known on this rank"):
         loaders[0].restore_sample(key)
@@ -554,7 +554,7 @@ def test_a_state_of_one_rank_knows_its_own_lanes_and_ranks_together_know_all(dat
         assert run.steps(8) == parted
     other = through_json(later)
     other[1]["mix_changes"][0]["stages"]["0 read"]["origins"] = [1, 0]
-    assert "their 'mix_changes' differ" in refusal(new, other)
+    assert "their 'mix_changes' differ" in refusal(new, [*map(sealed, other)])
 
 
 def test_a_loader_of_the_same_dataset_is_not_edited_by_a_restore_of_another(data: Mixes) -> None:
@@ -617,7 +617,7 @@ def test_damaged_changes_of_a_mix_are_refused(data: Mixes, change: Callable[[Any
     state = through_json(loader.save_state_rank())
     change(state)
     with pytest.raises(StateError, match=r"damaged|not known on this rank"):
-        next(iter(loader.with_restored_state_rank(state)))
+        next(iter(loader.with_restored_state_rank(sealed(state))))
 
 
 @pytest.mark.parametrize("weights", [[0, 0], [float("nan"), 1], [float("inf"), 1], [-1, 1], ["x", 1], [None, 1]])
@@ -629,7 +629,7 @@ def test_damaged_weights_of_the_saved_mix_are_refused(data: Mixes, weights: list
     state["dataset"][1]["weights"] = weights
     loader = get_savable_loader(build(WorkerConfig(rank=0, world_size=1, num_workers=0), weight=1))
     with pytest.raises(StateError, match="this state is damaged: the weights of 'BlendDataset'"):
-        loader.restore_state_rank(state, allow_mix_change=True)
+        loader.restore_state_rank(sealed(state), allow_mix_change=True)
 
 
 def test_validation_is_not_a_mix_that_continues(data: Mixes) -> None:

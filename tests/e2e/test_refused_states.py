@@ -10,7 +10,7 @@ import pytest
 
 from loader import SavableDataset, StateError, TaskEncoder, WorkerConfig, get_savable_loader
 from tests.e2e.drawing_pipelines import Data, train, write_data
-from tests.elastic_runs import Pipeline, Spread, running, through_json
+from tests.elastic_runs import Pipeline, Spread, running, sealed, through_json
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_state_that_does_not_fit_is_refused_by_what_differs(data: Data, saved:
     assert stages in refusal(partial(train, data, encoder=TaskEncoder))
     assert "found those of ranks [0]" in refusal(states=saved[:1])
     assert "found those of ranks [1, 1]" in refusal(states=[saved[1], saved[1]])
-    other = {**saved[1], "batch": saved[1]["batch"] + 2}
+    other = sealed({**saved[1], "batch": saved[1]["batch"] + 2})
     assert "different steps: the next micro-batches are 6, 8" in refusal(states=[saved[0], other])
     older = refusal(states=[{**saved[0], "version": 2}, saved[1]])
     assert "expected a state of version 4, found version 2" in older

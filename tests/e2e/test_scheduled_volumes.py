@@ -22,7 +22,7 @@ from loader import (
 from tests.e2e.drawing_encoders import Cooking, PackingTwice, number_in
 from tests.e2e.mixed_data import MixedData
 from tests.e2e.test_volume_blends import CASES as CONSTANT, Sized, SizedPacks, blend_of, data, tokens_of, train
-from tests.elastic_runs import Pipeline, Spread, check_every_save, through_json, uninterrupted
+from tests.elastic_runs import Pipeline, Spread, check_every_save, sealed, through_json, uninterrupted
 
 __all__ = ["data"]  # a fixture
 
@@ -164,8 +164,9 @@ def test_a_damaged_stretch_is_refused(scheduled: MixedData) -> None:
     for damage in ({"number": 9}, {"number": -1}, {"total": "x"}, {"items": 0.5}, {"targets": [[0]]}):
         state = through_json(loader.save_state_rank())
         next(value for key, value in state["lane"]["0"].items() if key.endswith("blend"))["stretch"] |= damage
+        restored = get_savable_loader(train(scheduled, "steps_tokens.yaml", Sized))
         with pytest.raises(StateError, match="damaged"):
-            next(iter(get_savable_loader(train(scheduled, "steps_tokens.yaml", Sized)).with_restored_state_rank(state)))
+            next(iter(restored.with_restored_state_rank(sealed(state))))
 
 
 def test_units_of_steps_and_samples_do_not_mix_in_a_tree(scheduled: MixedData) -> None:
@@ -255,7 +256,7 @@ def test_a_damaged_schedule_of_a_saved_mix_is_refused(
         state = through_json(loader.save_state_rank())
         schedule_in(state["dataset"]).update(damage)
         with pytest.raises(StateError, match="this state is damaged: the weights of"):
-            get_savable_loader(train(scheduled, after, Sized)).restore_state_rank(state, allow_mix_change=True)
+            get_savable_loader(train(scheduled, after, Sized)).restore_state_rank(sealed(state), allow_mix_change=True)
     assert "continues" not in caplog.text
     restored = get_savable_loader(train(scheduled, after, Sized))
     restored.restore_state_rank(loader.save_state_rank(), allow_mix_change=True)

@@ -258,7 +258,7 @@ def test_packs_before_an_edit_are_rebuilt_unless_a_dataset_of_them_is_gone(data:
     run.close()
 
 
-def test_a_damaged_state_is_refused_before_a_step_is_rebuilt(data: Path, tmp_path: Path) -> None:
+def test_an_edited_state_is_refused_before_a_step_is_rebuilt(data: Path, tmp_path: Path) -> None:
     run = Edited(tmp_path, Dropping)
     run.train(data / "first.yaml", 9, ranks=1)
     folder = Path(run.save("states"))
@@ -266,7 +266,5 @@ def test_a_damaged_state_is_refused_before_a_step_is_rebuilt(data: Path, tmp_pat
     state = json.loads((folder / "rank0.json").read_text())
     state["lane"]["1"]["0 read"] = -1
     (folder / "rank0.json").write_text(json.dumps(state))
-    rebuilt = open_run(str(folder), dataset=str(data / "first.yaml"), task_encoder=Dropping())
-    assert rebuilt.replay(10)
-    with pytest.raises(StateError, match=r"this state is damaged: lane 1: .*-1"):
-        rebuilt.replay(9)
+    with pytest.raises(StateError, match="this state is damaged or was edited"):
+        open_run(str(folder), dataset=str(data / "first.yaml"), task_encoder=Dropping())

@@ -25,6 +25,7 @@ from loader.training.states.describe import describe_run
 from loader.training.states.files import read_state_file
 from loader.training.states.run_state import RunState
 from tests.e2e.text_dataset import write_texts
+from tests.elastic_runs import sealed
 
 SIZE = 7 << 20
 COUNT = SIZE // 12
@@ -41,7 +42,7 @@ def torch_zip(pickled: bytes, *, compression: int = zipfile.ZIP_STORED, records:
 
 
 def state_text(**changes: Any) -> str:
-    return json.dumps({**RunState(lanes=48, ranks=1, rank=0, seed=0).to_plain(), **changes})
+    return json.dumps(sealed({**RunState(lanes=48, ranks=1, rank=0, seed=0).to_plain(), **changes}))
 
 
 def long_string(text: bytes) -> bytes:
@@ -161,7 +162,7 @@ def test_references_of_many_states_to_one_value_are_counted(tmp_path: Path) -> N
 
     shared = [0] * 10_000
     state = RunState(lanes=48, ranks=100, rank=0, seed=0).to_plain()
-    torch.save([{**state, "rank": rank, "dataset": shared} for rank in range(100)], tmp_path / "state.pt")
+    torch.save([sealed({**state, "rank": rank, "dataset": shared}) for rank in range(100)], tmp_path / "state.pt")
     with pytest.raises(StateError, match=TOO_MANY):
         read_state_file(tmp_path / "state.pt")
 

@@ -1,23 +1,21 @@
-"""States with any value changed are refused by a StateError or ConfigError, or run: no other error comes out."""
+"""States with any value changed are refused by a StateError."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import example, given, strategies as st
+from hypothesis import given, strategies as st
 
 from loader import (
     BatchDataset,
     BlendDataset,
     ConcatDataset,
-    ConfigError,
     IterMapDataset,
     RepeatDataset,
     SavableDataset,
@@ -29,7 +27,7 @@ from loader import (
     get_savable_loader,
 )
 from loader.pipeline.stages.wrapper import BaseWrapperDataset
-from loader.training.loaders.replay import replay_batch
+from loader.training.states.run_state import checksum_of
 from tests.e2e.drawing_encoders import Grouping, Packing, PackingYields, Restorable, YieldingBatches, number_in
 from tests.e2e.drawing_pipelines import Data, train, two_and_two, write_data
 from tests.elastic_runs import through_json
@@ -183,33 +181,12 @@ def test_the_states_themselves_run(name: str, data: Data, states: dict[str, dict
     assert list(islice(loader, 4))
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", BUILDS)
 @given(st.integers(0, 1 << 32))
-def test_a_damaged_state_is_refused_or_runs(
-    name: str, data: Data, states: dict[str, dict[str, Any]], seed: int
-) -> None:
+def test_a_damaged_state_is_refused(name: str, data: Data, states: dict[str, dict[str, Any]], seed: int) -> None:
     damaged = damage(states[name], Random(seed))
+    if checksum_of(damaged) == states[name]["checksum"]:
+        return  # a value was replaced by itself
     loader = get_savable_loader(BUILDS[name][0](data, config()))
-    try:
+    with pytest.raises(StateError):
         loader.restore_state_rank(damaged)
-        list(islice(loader, 4))
-    except (StateError, ConfigError):
-        pass
-
-
-ENDLESS = ["packs of generators", "batches by generators", "shuffled blend", "sorted pools", "a user's dataset"]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", ENDLESS)
-@example(959281)
-@given(st.integers(0, 1 << 32))
-def test_a_micro_batch_is_not_rebuilt_from_a_damaged_state(
-    name: str, data: Data, states: dict[str, dict[str, Any]], seed: int
-) -> None:
-    random = Random(seed)
-    damaged, lane = damage(states[name], random), random.randrange(2)
-    known = [state for number, state in damaged["lane"].items() if number == str(lane) and isinstance(state, dict)]
-    with suppress(StateError, ConfigError):
-        replay_batch(BUILDS[name][0](data, config()), 12 + lane, lanes=2, known=known)

@@ -62,7 +62,7 @@ add_common_options(checkpoint)
 
 
 def read_state_files(
-    paths: Sequence[str], *, place: str | None = None
+    paths: Sequence[str], *, place: str | None = None, allow_edited: bool = False
 ) -> Iterator[tuple[str, StateFile | EnergonError]]:
     """Read files, and the files directly in folders; yield each path with its contents or an error.
 
@@ -71,6 +71,7 @@ def read_state_files(
     Args:
         paths: The files and folders.
         place: The place of the states within each file; None accepts any place.
+        allow_edited: Accept states that were edited.
 
     Raises:
         StorageError: A folder cannot be read, or contains no file of a kind that can hold states.
@@ -86,7 +87,7 @@ def read_state_files(
         states = 0
         for name in list_state_files(path) if is_folder else [path]:
             try:
-                file = read_state_file(name, place=place)
+                file = read_state_file(name, place=place, allow_edited=allow_edited)
             except EnergonError as error:
                 yield name, error
                 states += 1
@@ -108,7 +109,7 @@ def read_state_files(
             yield path, StateError(f"no file in this folder contains a state of a loader{where}", at=path)
 
 
-def read_states_to_convert(paths: Sequence[str], place: str | None) -> list[StateFile]:
+def read_states_to_convert(paths: Sequence[str], place: str | None, *, allow_edited: bool) -> list[StateFile]:
     """Read files, as :func:`read_state_files` does.
 
     Raises:
@@ -117,7 +118,7 @@ def read_states_to_convert(paths: Sequence[str], place: str | None) -> list[Stat
     from loader.errors import EnergonError
 
     files = []
-    for _, found in read_state_files(paths, place=place):
+    for _, found in read_state_files(paths, place=place, allow_edited=allow_edited):
         if isinstance(found, EnergonError):
             raise found
         files.append(found)
@@ -152,7 +153,7 @@ def written_files(done: Redistributed) -> str:
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("dataset", metavar="NEW_MIX")
 @click.argument("output_path", metavar="DEST")
-@shared_options("place", "task_encoder", "trust_code", "force_overwrite", "json")
+@shared_options("place", "task_encoder", "allow_edited_state", "trust_code", "force_overwrite", "json")
 def migrate(
     files: tuple[str, ...],
     dataset: str,
@@ -160,6 +161,7 @@ def migrate(
     *,
     place: str | None,
     task_encoder: str | None,
+    allow_edited_state: bool,
     trust_code: bool,
     force_overwrite: bool,
     as_json: bool,
@@ -182,7 +184,7 @@ def migrate(
 
     from ...console import output_console, print_json, show_warning
 
-    read = read_states_to_convert(files, place)
+    read = read_states_to_convert(files, place, allow_edited=allow_edited_state)
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
     done = migrate_files(
         read, dataset, output_path, trust_code=trust_code, overwrite=force_overwrite, task_encoder=encoder
@@ -213,13 +215,14 @@ def migrate(
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("output_path", metavar="DEST")
 @click.option("--new-world-size", metavar="N", type=click.IntRange(min=1), help="New number of ranks.")
-@shared_options("place", "force_overwrite", "json")
+@shared_options("place", "allow_edited_state", "force_overwrite", "json")
 def redist(
     files: tuple[str, ...],
     output_path: str,
     *,
     new_world_size: int | None,
     place: str | None,
+    allow_edited_state: bool,
     force_overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -245,7 +248,7 @@ def redist(
 
     from ...console import output_console, print_json
 
-    read = read_states_to_convert(files, place)
+    read = read_states_to_convert(files, place, allow_edited=allow_edited_state)
     done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=force_overwrite)
     note_dropped(done)
     if as_json:

@@ -67,7 +67,7 @@ def migrate_files(
         folder: The folder to write to; created if missing.
         trust_code: The datasets may run their code.
         overwrite: Replace existing files.
-        task_encoder: The hooks of the run. Only a nested blend with a new unit may need them.
+        task_encoder: The hooks of the run. Only a nested blend with a unit of its own may need them.
 
     Raises:
         ConfigError: A document is invalid.

@@ -230,7 +230,7 @@ def open_run(
         StorageError: A file or dataset cannot be read.
     """
     log = tuple(map(TraceFile.open, list_traces(path))) if is_trace_folder(path) else ()
-    states = [RunState.from_plain(log[0].run)] if log else read_run_states(path)
+    states = [RunState.from_plain(log[0].run, allow_edited=True)] if log else read_run_states(path)
     state = states[0]
     if state.kind not in ("endless", None):
         raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
@@ -257,7 +257,7 @@ def _mix_changes(states: Sequence[RunState], log: Sequence[TraceFile]) -> list[M
     """Return the changes of the mix as the ranks know them: each may know the positions of some lanes only."""
     if not log:
         return [state.mix_changes for state in states]
-    found = [RunState.from_plain(file.run).mix_changes for file in log]
+    found = [RunState.from_plain(file.run, allow_edited=True).mix_changes for file in log]
     return [changes for changes in found if len(changes) == len(found[0])]
 
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 from ...order import mix
 from ...samples.hooks import HookContext, set_hook_context
 from ..failures.policy import FailurePolicy
-from ..item_form import FormLane, ItemForm, numbered
 from ..measuring.item_sources import ReaderSources
 from ..measuring.recorder import WorkerRecorder
 from .item_id import LANE_ITEM, ItemId
@@ -186,21 +185,6 @@ def child_seed(seed: int, place: int) -> int:
 class _Stage(Protocol):
     def open(self, lane: Lane, state: State) -> Running:
         """Open the stage for a lane."""
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        """Return the form of the ids of its items."""
-
-
-def input_form(dataset: _Stage, lane: FormLane) -> ItemForm:
-    """Return the form of the ids of items that a :class:`LaneInput` returns: those of its lane, and of others."""
-    form = dataset.item_form(lane)
-    if not lane.takes_others:
-        return form
-
-    def of_lane(number: int) -> ItemForm | None:
-        return dataset.item_form(lane.numbered(number)) if number < lane.count else None
-
-    return form.tagged(LANE_ITEM, numbered(of_lane))
 
 
 class LaneInput:

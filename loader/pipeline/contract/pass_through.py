@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..item_form import FormLane, ItemForm
 from .stage import SavableDataset
 from .worker_config import WorkerConfig
 
@@ -20,7 +19,6 @@ class PassThroughDataset(SavableDataset[T]):
         name: Name of the stage.
     """
 
-    keeps_ids = True
     moves_below = True
 
     def __init__(self, dataset: SavableDataset[T], *, worker_config: WorkerConfig | None, name: str) -> None:
@@ -33,9 +31,6 @@ class PassThroughDataset(SavableDataset[T]):
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         return self.inputs[0].lane_bound(lane, lanes)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        return self.inputs[0].item_form(lane)
 
     def identity(self) -> list[Any]:
         return self.inputs[0].identity()

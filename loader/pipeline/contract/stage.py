@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from ...errors import ConfigError, escape_controls
 from ...order import worker_share
 from ..failures.sample_name import joined_names
-from ..item_form import OPEN_FORM, FormLane, ItemForm, ItemIdError, numbered
 from .dataset_methods import DatasetMethods, inherits_stage
 from .inner_datasets import inner_datasets
-from .iterated import OWN, UserRunning, warn_once
+from .iterated import UserRunning, warn_once
 from .lane import Lane
 from .running import SKIPPED, Running, State
 from .state_schema import COUNT, FLAG, PLAIN, Count, NotRequired, Schema
@@ -81,16 +80,6 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     entry_schema: ClassVar[Schema] = None
     """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
 
-    keeps_ids: ClassVar[bool] = False
-    """True if the ids of a stage's items are those of its input, also in subclasses that define ``open``."""
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        super().__init_subclass__(**keywords)
-        if "open" in cls.__dict__ and not cls.keeps_ids:  # its items and states are no longer those of its base
-            for name in ("item_form", "held_form", "nested_states"):
-                if name not in cls.__dict__:
-                    setattr(cls, name, getattr(SavableDataset, name))
-
     def __init__(
         self,
         *inputs: SavableDataset[Any] | WorkerConfig,
@@ -140,19 +129,6 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         if self.entry_schema is not None:
             schema[self.key] = NotRequired(self.entry_schema)
         return schema
-
-    def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
-        """Yield each stage directly below, with its part of a state of this stage and its lane."""
-        for upstream in self.inputs:
-            yield upstream, state, lane
-
-    def item_form(self, lane: FormLane) -> ItemForm:  # noqa: ARG002 - overridden where the ids are known
-        """Return the form of the ids of this stage's items; by default all ids are accepted."""
-        return OPEN_FORM
-
-    def held_form(self, lane: FormLane) -> ItemForm:  # noqa: ARG002 - overridden where the ids are known
-        """Return the form of the item ids in this stage's entry of a state; by default all ids are accepted."""
-        return OPEN_FORM
 
     @stage_property
     def nests_states(self) -> bool:
@@ -380,31 +356,6 @@ class IteratedDataset(SavableDataset[T_co]):
         }
         own = {"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG, "position": NotRequired(COUNT)}
         return {self.key: NotRequired(own | inner)}
-
-    def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
-        own = state.get(self.key, {})
-        for place, upstream in enumerate(self.inputs):
-            if str(place) in own:
-                yield upstream, own[str(place)]["state"], lane
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        def received(number: int) -> ItemForm | None:
-            return self.inputs[number % len(self.inputs)].item_form(lane) if self.inputs else None
-
-        pass_on = numbered(received)
-
-        def check(item_id: Any) -> tuple[ItemForm, Any] | None:
-            if len(item_id) < 4:
-                return pass_on(item_id)
-            _, given, position, *own = item_id
-            is_counted = type(given) is int and given >= 0 and type(position) is int
-            if not (
-                is_counted and own[0] == OWN and len(own) <= 2 and all(type(key) in (list, tuple) for key in own[1:])
-            ):
-                raise ItemIdError(f"[{self.key!r}, number, position, {OWN!r}] and a restore key", item_id)
-            return None
-
-        return ItemForm(tags={self.key: check})
 
     def dealt_samples(self, lanes: int) -> int:
         return self.inputs[0].dealt_samples(lanes) if len(self.inputs) == 1 else 0

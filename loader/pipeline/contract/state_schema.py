@@ -133,21 +133,6 @@ def item_ids_in(value: Any, schema: Schema) -> Iterator[Any]:
             yield from item_ids_in(one, inner)
 
 
-def has_item_ids(schema: Schema) -> bool:
-    """Return True if values of a schema may have item ids.
-
-    >>> has_item_ids({"picked": COUNT, "buffer": [BUFFERED_ITEM]}), has_item_ids(COUNT)
-    (True, False)
-    """
-    if isinstance(schema, Nullable | NotRequired):
-        return has_item_ids(schema.schema)
-    if isinstance(schema, dict):
-        return any(map(has_item_ids, schema.values()))
-    if isinstance(schema, list | tuple):
-        return any(map(has_item_ids, schema))
-    return schema is ITEM_ID
-
-
 def _check_dict(value: Any, schema: dict[str, Schema], name: str) -> None:
     if not isinstance(value, Mapping):
         raise _mismatch("a dict", value, name)

@@ -11,7 +11,6 @@ from ...samples.types import CrudeSample
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
-from ..item_form import FormLane, ItemForm
 from ..measuring.counts import DECODE, STORAGE
 from ..measuring.recorder import register, skipped_items
 from .source import Raw, Source
@@ -46,9 +45,6 @@ class DecodeDataset(SavableDataset[Any]):
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         return self.inputs[0].lane_bound(lane, lanes)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        return self.inputs[0].item_form(lane)
 
     def settings(self) -> dict[str, Any]:
         decoders = {_decoder_name(source.decoder) for source in self._own}

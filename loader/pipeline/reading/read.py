@@ -13,7 +13,6 @@ from ..contract.lane import Lane
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
-from ..item_form import FormLane, ItemForm
 from .joined_source import OpenJoins
 from .lane_reader import LaneReader
 from .lane_samples import CountedReader, LaneSamples
@@ -138,12 +137,6 @@ class ReadDataset(SavableDataset[Raw]):
         if self.plan.repeats:
             return None
         return self.lane_order(lane, lanes=lanes, seed=self.worker_config.seed_offset).length
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        if self.plan.repeats:
-            return ItemForm(positions=None)
-        seed = self.worker_config.seed_offset  # lengths do not depend on it
-        return ItemForm(positions=self.lane_order(lane.number, lanes=lane.count, seed=seed).length)
 
     def nominal_items(self, worker: int, workers: int) -> int:
         samples = [source.samples for source in self.sources]

@@ -10,10 +10,9 @@ from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
 from ..contract.hook import BatchHook
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane, LaneInput, input_form
+from ..contract.lane import Lane, LaneInput
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig, check_integers
-from ..item_form import FormLane, ItemForm
 
 T = TypeVar("T")
 
@@ -88,9 +87,6 @@ class BatchDataset(SavableDataset[T]):
 
     def nominal_items(self, worker: int, workers: int) -> int:
         return batches_of(super().nominal_items(worker, workers), self.batch_size, drop_last=self.drop_last)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        return ItemForm(joined=input_form(self.inputs[0], lane))
 
     def settings(self) -> dict[str, Any]:
         return {"batch_size": self.batch_size, "drop_last": self.drop_last}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
@@ -12,7 +10,6 @@ from ..contract.lane import Lane
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
-from ..item_form import FormLane, ItemForm, numbered
 
 T = TypeVar("T")
 
@@ -69,23 +66,6 @@ class ConcatDataset(SavableDataset[T]):
     def _rotated(self, number: int, lanes: int, place: int) -> int:
         before = _sum([upstream.items for upstream in self.inputs[:place]])
         return (number - (before or 0)) % lanes
-
-    def _form_lane(self, lane: FormLane, place: int) -> FormLane:
-        return lane.numbered(self._rotated(lane.number, lane.count, place))
-
-    def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
-        own = state.get(self.key, {})
-        for place, upstream in enumerate(self.inputs):
-            if str(place) in own:
-                yield upstream, own[str(place)], self._form_lane(lane, place)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        def of_input(place: int) -> ItemForm | None:
-            if place >= len(self.inputs):
-                return None
-            return self.inputs[place].item_form(self._form_lane(lane, place))
-
-        return ItemForm(tags={self.key: numbered(cache(of_input))})
 
     def state_schema(self) -> dict[str, Schema]:
         inner = {str(place): NotRequired(upstream.state_schema()) for place, upstream in enumerate(self.inputs)}

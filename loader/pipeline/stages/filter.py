@@ -11,7 +11,6 @@ from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import stage_and_hook
-from ..item_form import FormLane, ItemForm
 from ..measuring.recorder import skipped_items
 
 T = TypeVar("T")
@@ -46,9 +45,6 @@ class FilterDataset(SavableDataset[T]):
     @property
     def drains_worker(self) -> bool:
         return self.inputs[0].drains_worker
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        return self.inputs[0].item_form(lane)
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         return self.inputs[0].lane_bound(lane, lanes)

@@ -12,13 +12,12 @@ from ...samples.batching.collate import generic_batch
 from ..contract.buffered import BufferedItem
 from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId, samples_in
-from ..contract.lane import Lane, LaneInput, input_form
+from ..contract.lane import Lane, LaneInput
 from ..contract.rng import preserve_rng_state
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import SKIP_TOLERANCE
-from ..item_form import FormLane, ItemForm
 
 T = TypeVar("T")
 
@@ -81,12 +80,6 @@ class GroupBatchDataset(SavableDataset[T]):
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         # Each sample may be of another group.
         return self.inputs[0].lane_bound(lane, lanes)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        return ItemForm(joined=input_form(self.inputs[0], lane))
-
-    def held_form(self, lane: FormLane) -> ItemForm:
-        return input_form(self.inputs[0], lane)
 
     def settings(self) -> dict[str, Any]:
         return {"fixed_batch_size": self.fixed_batch_size, "drop_last": self.drop_last}

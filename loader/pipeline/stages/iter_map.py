@@ -16,7 +16,6 @@ from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
-from ..item_form import FormLane, ItemForm, numbered
 from ..measuring.recorder import register, skipped_items
 
 T = TypeVar("T")
@@ -87,13 +86,6 @@ class IterMapDataset(SavableDataset[T]):
     def nominal_items(self, worker: int, workers: int) -> int:
         items = super().nominal_items(worker, workers)
         return items if self.len_map_fn is None else self.len_map_fn(items)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        held = ItemForm(joined=self.inputs[0].item_form(lane), may_be_empty=True)
-        return ItemForm(tags={self.key: numbered(lambda _: held)})
-
-    def held_form(self, lane: FormLane) -> ItemForm:
-        return self.inputs[0].item_form(lane)
 
     def settings(self) -> dict[str, Any]:
         return {} if self.restart_after is None else {"restart_after": self.restart_after}

@@ -16,7 +16,6 @@ from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
 from ..contract.worker_config import WorkerConfig
-from ..item_form import FormLane, ItemForm, numbered
 
 T = TypeVar("T")
 
@@ -64,13 +63,6 @@ class MapDataset(SavableDataset[T]):
 
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         return None if makes_several(self.map_fn) else self.inputs[0].lane_bound(lane, lanes)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        form = self.inputs[0].item_form(lane)
-        return form.tagged(self.key, numbered(lambda _: form))
-
-    def held_form(self, lane: FormLane) -> ItemForm:
-        return self.inputs[0].item_form(lane)
 
     def open(self, lane: Lane, state: State) -> Running:
         return _MapRunning(self, lane, state)

@@ -13,14 +13,13 @@ from ...samples.encoding.task_encoder import PackedSamplesOutput
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId, as_item_id, plain_item_id
-from ..contract.lane import Lane, LaneInput, input_form, set_restore_key
+from ..contract.lane import Lane, LaneInput, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.error_handlers import one_line
 from ..failures.policy import ends_run
 from ..failures.sample_name import joined_names, keys_of_sample
-from ..item_form import FormLane, ItemForm, numbered
 from .map import MapDataset
 
 T = TypeVar("T")
@@ -147,13 +146,6 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
     def lane_bound(self, lane: int, lanes: int) -> int | None:
         # Each group has a sample at least, and a sample is in one group.
         return self.inputs[0].lane_bound(lane, lanes)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        form = input_form(self.inputs[0], lane)
-        return ItemForm(joined=form.tagged(self.key, numbered(lambda _: form)))
-
-    def held_form(self, lane: FormLane) -> ItemForm:
-        return input_form(self.inputs[0], lane)
 
     def settings(self) -> dict[str, Any]:
         return {"buffer_size": self.buffer_size}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from typing import Any, Self, TypeVar
 
 from ...errors import ConfigError, RepeatedSampleError
@@ -16,7 +15,6 @@ from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import FailurePolicy
-from ..item_form import FormLane, ItemForm, numbered
 from .epochize import EpochizeDataset
 
 T = TypeVar("T")
@@ -120,23 +118,6 @@ class RepeatDataset(SavableDataset[T]):
 
     def _rotated(self, number: int, lanes: int, place: int) -> int:
         return (number - place * (self.inputs[0].items or 0)) % lanes
-
-    def _form_lane(self, lane: FormLane, number: int) -> FormLane:
-        child = lane.numbered(self._rotated(lane.number, lane.count, number))
-        return child if self.inputs[0].items is not None or self.shares_passes else child.alone()
-
-    def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
-        own = state.get(self.key)
-        if own is not None:
-            yield self.inputs[0], own["source"], self._form_lane(lane, own["next"])
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        of_lane = cache(self.inputs[0].item_form)  # passes of as many lanes are alike
-
-        def of_pass(number: int) -> ItemForm | None:
-            return of_lane(self._form_lane(lane, number)) if self.times is None or number < self.times else None
-
-        return ItemForm(tags={self.key: numbered(of_pass)})
 
     def share_of(self, lane: Lane, number: int) -> int | None:
         """Return the number of items of a lane in pass ``number``; None if it is not known."""

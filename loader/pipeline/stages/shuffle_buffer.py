@@ -14,7 +14,6 @@ from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
-from ..item_form import FormLane, ItemForm
 
 T = TypeVar("T")
 
@@ -53,12 +52,6 @@ class ShuffleBufferDataset(SavableDataset[T]):
         if size < 1:
             raise ConfigError(f"expected a size of at least 1 item, found {size}")
         self.size = size
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        return self.inputs[0].item_form(lane)
-
-    def held_form(self, lane: FormLane) -> ItemForm:
-        return self.inputs[0].item_form(lane)
 
     def settings(self) -> dict[str, Any]:
         return {"size": self.size}

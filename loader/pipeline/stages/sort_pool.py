@@ -14,11 +14,10 @@ from ...samples.batching.collate import generic_batch
 from ..contract.buffered import BufferedItem
 from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane, LaneInput, input_form
+from ..contract.lane import Lane, LaneInput
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
-from ..item_form import FormLane, ItemForm
 from .batch import batches_of
 
 T = TypeVar("T")
@@ -87,12 +86,6 @@ class SortPoolDataset(SavableDataset[T]):
 
     def nominal_items(self, worker: int, workers: int) -> int:
         return batches_of(super().nominal_items(worker, workers), self.batch_size, drop_last=self.drop_last)
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        return ItemForm(joined=input_form(self.inputs[0], lane))
-
-    def held_form(self, lane: FormLane) -> ItemForm:
-        return input_form(self.inputs[0], lane)
 
     def settings(self) -> dict[str, Any]:
         return {"pool_size": self.pool_size, "batch_size": self.batch_size, "drop_last": self.drop_last}

@@ -29,10 +29,17 @@ class _Loader(Protocol[T_co]):
 
     def shutdown(self) -> None: ...
 
-    def restore_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> None: ...
+    def restore_state_rank(
+        self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
+    ) -> None: ...
 
     def restore_state_global(
-        self, state: Sequence[dict[str, Any]] | None, *, src_rank: int | None = None, allow_mix_change: bool = False
+        self,
+        state: Sequence[dict[str, Any]] | None,
+        *,
+        src_rank: int | None = None,
+        allow_mix_change: bool = False,
+        allow_edited_state: bool = False,
     ) -> None: ...
 
 
@@ -110,9 +117,11 @@ class DeviceBatches(Generic[T_co]):
         self._loader.start()
         return self
 
-    def with_restored_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> Self:
+    def with_restored_state_rank(
+        self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
+    ) -> Self:
         """Restore the state of this rank, as the loader does."""
-        self._loader.restore_state_rank(state, allow_mix_change=allow_mix_change)
+        self._loader.restore_state_rank(state, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state)
         return self
 
     def with_restored_state_global(
@@ -121,9 +130,12 @@ class DeviceBatches(Generic[T_co]):
         *,
         src_rank: int | None = None,
         allow_mix_change: bool = False,
+        allow_edited_state: bool = False,
     ) -> Self:
         """Restore the states of all ranks, as the loader does."""
-        self._loader.restore_state_global(state, src_rank=src_rank, allow_mix_change=allow_mix_change)
+        self._loader.restore_state_global(
+            state, src_rank=src_rank, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state
+        )
         return self
 
 

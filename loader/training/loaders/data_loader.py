@@ -342,7 +342,9 @@ class DataLoader(TorchLoader[T_co]):
         """
         return self.run.state().to_plain()
 
-    def restore_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> None:
+    def restore_state_rank(
+        self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
+    ) -> None:
         """Continue from the state of the same rank of a run with the same number of ranks.
 
         Args:
@@ -350,15 +352,17 @@ class DataLoader(TorchLoader[T_co]):
             allow_mix_change: Continue also if datasets or weights of the mix were edited since. Datasets that stay
                 continue their own order; the others begin. The environment may allow it as well:
                 ``ENERGON_ALLOW_MIX_CHANGE=1``.
+            allow_edited_state: Accept a state that was edited by hand, whose checksum is that of other values. An edit
+                may make the run repeat or skip samples, or end in an error.
 
         Raises:
-            StateError: The state is of other data, another pipeline, or another rank or number of ranks; or the mix has
-                changed, and this is not allowed or not possible exactly.
+            StateError: The state is damaged or edited, or of other data, another pipeline, or another rank or number of
+                ranks; or the mix has changed, and this is not allowed or not possible exactly.
         """
         if state is None:
             return
         config = self.worker_config
-        parts = states_of_served(state)
+        parts = states_of_served(state, allow_edited=allow_edited_state)
         saved = next((part for part in parts if part.rank == config.rank), parts[0])
         if (saved.ranks, saved.rank) != (config.world_size, config.rank):
             raise StateError(
@@ -395,6 +399,7 @@ class DataLoader(TorchLoader[T_co]):
         *,
         src_rank: int | None = None,
         allow_mix_change: bool = False,
+        allow_edited_state: bool = False,
     ) -> None:
         """Continue from the states of all ranks, also with another number of ranks and workers.
 
@@ -402,6 +407,7 @@ class DataLoader(TorchLoader[T_co]):
             state: The result of :meth:`save_state_global`.
             src_rank: The rank that has the states and broadcasts them; None: every rank has them.
             allow_mix_change: As in :meth:`restore_state_rank`.
+            allow_edited_state: As in :meth:`restore_state_rank`.
 
         Raises:
             StateError: A rank's state is missing; the states are of other data, another pipeline or different steps;
@@ -413,17 +419,19 @@ class DataLoader(TorchLoader[T_co]):
         if state is None:
             return
         config = self.worker_config
-        states = states_of_ranks(list_of_states(state))
+        states = states_of_ranks(list_of_states(state), allow_edited=allow_edited_state)
         lane_states = {lane: own for one in states for lane, own in one.lane_states.items()}
         saved = redistribute_states(states, config.world_size)[config.rank]
         self.run.restore(saved, lane_states, allow_mix_change=allow_mix_change)
 
-    def with_restored_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> Self:
+    def with_restored_state_rank(
+        self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
+    ) -> Self:
         """Restore the state of this rank as :meth:`restore_state_rank` does, and return the loader.
 
         ``with get_savable_loader(dataset).with_restored_state_rank(state) as loader: …`` starts the workers after that.
         """
-        self.restore_state_rank(state, allow_mix_change=allow_mix_change)
+        self.restore_state_rank(state, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state)
         return self
 
     def with_restored_state_global(
@@ -432,9 +440,12 @@ class DataLoader(TorchLoader[T_co]):
         *,
         src_rank: int | None = None,
         allow_mix_change: bool = False,
+        allow_edited_state: bool = False,
     ) -> Self:
         """Restore the states of all ranks as :meth:`restore_state_global` does, and return the loader."""
-        self.restore_state_global(state, src_rank=src_rank, allow_mix_change=allow_mix_change)
+        self.restore_state_global(
+            state, src_rank=src_rank, allow_mix_change=allow_mix_change, allow_edited_state=allow_edited_state
+        )
         return self
 
     def save_state(self, dst_rank: int) -> Any:

@@ -14,9 +14,8 @@ from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
 from ...samples.hooks import in_hook_context
-from ..states.lane_checks import check_lane
 from ..states.plain_values import check_plain, check_size, max_values
-from ..states.run_state import ENDLESS
+from ..states.run_state import ENDLESS, check_lanes
 from ..workers.dropped_samples import input_at
 from ..workers.running_lane import MICRO_BATCH, LanesInTurn, open_lane, remade_batches
 
@@ -164,7 +163,7 @@ def replay_batch(chain: SavableDataset[Any], number: int, *, lanes: int, known: 
     """
     lane, own, known = number % lanes, number // lanes, list(known)
     for state in known:
-        check_lane(chain, lane, state, lanes=lanes)
+        check_lanes({lane: state}, chain.state_schema())
     start = _start(chain, own, known)
     host = LanesInTurn(dataset=chain, lanes=lanes, states={lane: start} if start else {})
     with preserve_rng_state():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any
@@ -14,11 +15,10 @@ from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.failures.sample_name import keys_of_sample
 from ...progress_bar import progress_bar
-from ..states.lane_checks import check_item_ids, check_lane_states
 from ..states.mix_history import MixChanges
 from ..states.mixes.differences import run_differences
 from ..states.mixes.edited_chain import continue_mix, is_mix_change_allowed
-from ..states.run_state import ENDLESS, RunState
+from ..states.run_state import ENDLESS, RunState, check_lanes
 from ..states.run_steps import RunSteps, checked_skips
 from ..stats.run_stats import RunFacts, RunStats
 from ..stats.sources import readers_of
@@ -116,7 +116,7 @@ class LoaderRun:
             )
 
     def _begin_trace(self, folder: str | os.PathLike[str]) -> BatchTrace:
-        run = {**self.state().to_plain(), "lane": {}, "workers": self.chain.worker_config.num_workers}
+        run = {**replace(self.state(), lane_states={}).to_plain(), "workers": self.chain.worker_config.num_workers}
         return BatchTrace.begin(folder, run)
 
     def iterate(self, length: int | None, *, raises_shut_down: bool = False) -> Iterator[Any]:
@@ -309,9 +309,8 @@ class LoaderRun:
                 "keeps its own",
             )
         self.lanes.check_lanes(saved.lanes)
-        check_lane_states(saved, mix.chain.state_schema(), kind=self.lanes.kind)
+        check_lanes(saved.lane_states, mix.chain.state_schema())
         mix.check(saved)
-        check_item_ids(mix.chain, saved.lane_states, lanes=saved.lanes)
         mix.log(saved, rank=config.rank)
         self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain

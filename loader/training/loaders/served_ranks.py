@@ -98,19 +98,22 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
     def _plain_states(self) -> dict[int, dict[str, Any]]:
         return {rank: run.state().to_plain() for rank, run in zip(self.serves, self.run.runs, strict=True)}
 
-    def restore_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> None:
+    def restore_state_rank(
+        self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
+    ) -> None:
         """Continue from the states of the served data ranks.
 
         Args:
             state: The result of :meth:`save_state_rank` of a loader that served these data ranks, or more.
             allow_mix_change: As in :meth:`DataLoader.restore_state_rank`.
+            allow_edited_state: As in :meth:`DataLoader.restore_state_rank`.
 
         Raises:
             StateError: A data rank has no state here; or as in :meth:`DataLoader.restore_state_rank`.
         """
         if state is None:
             return
-        saved = {one.rank: one for one in states_of_served(state)}
+        saved = {one.rank: one for one in states_of_served(state, allow_edited=allow_edited_state)}
         ranks = self.worker_config.world_size
         for rank in self.serves:
             if rank not in saved or saved[rank].ranks != ranks:
@@ -157,6 +160,7 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
         *,
         src_rank: int | None = None,
         allow_mix_change: bool = False,
+        allow_edited_state: bool = False,
     ) -> None:
         """Continue from the states of all data ranks, also of another number of them.
 
@@ -165,6 +169,7 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
                 processes.
             src_rank: The process that has the states and broadcasts them; None: each has them.
             allow_mix_change: As in :meth:`restore_state_rank`.
+            allow_edited_state: As in :meth:`restore_state_rank`.
 
         Raises:
             StateError: As in :meth:`DataLoader.restore_state_global`.
@@ -174,7 +179,7 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
             state = broadcast_to_serving(state, config, src_rank)
         if state is None:
             return
-        states: list[RunState] = states_of_ranks(list_of_states(state))
+        states: list[RunState] = states_of_ranks(list_of_states(state), allow_edited=allow_edited_state)
         lane_states = {lane: own for one in states for lane, own in one.lane_states.items()}
         parts = dict(enumerate(redistribute_states(states, config.world_size)))
         self._restore(parts, lane_states, allow_mix_change=allow_mix_change)

@@ -40,20 +40,21 @@ def list_of_states(state: Any) -> Sequence[Any]:
     )
 
 
-def states_of_ranks(saved: Sequence[Any]) -> list[RunState]:
+def states_of_ranks(saved: Sequence[Any], *, allow_edited: bool = False) -> list[RunState]:
     """Return the states of data ranks in a list of the results of ``save_state_rank``, each data rank once.
 
     Args:
         saved: Results of loaders with and without ``serves``.
+        allow_edited: Accept states that were edited.
 
     Raises:
         StateError: A state is damaged, or a data rank was saved by several processes at different steps.
     """
     if not any(isinstance(one, Mapping) and SERVED in one for one in saved):
-        return [RunState.from_plain(one) for one in saved]
+        return [RunState.from_plain(one, allow_edited=allow_edited) for one in saved]
     found: dict[int | None, RunState] = {}
     for one in saved:
-        for state in states_of_served(one):
+        for state in states_of_served(one, allow_edited=allow_edited):
             other = found.setdefault(state.rank, state)
             if any(getattr(state, name) != getattr(other, name) for name in _POSITION):
                 raise StateError(
@@ -64,18 +65,18 @@ def states_of_ranks(saved: Sequence[Any]) -> list[RunState]:
     return list(found.values())
 
 
-def states_of_served(saved: Any) -> list[RunState]:
+def states_of_served(saved: Any, *, allow_edited: bool = False) -> list[RunState]:
     """Return the states of data ranks in the result of ``save_state_rank``, of a loader with or without ``serves``.
 
     Raises:
         StateError: A state is damaged.
     """
     if not isinstance(saved, Mapping) or SERVED not in saved:
-        return [RunState.from_plain(saved)]
+        return [RunState.from_plain(saved, allow_edited=allow_edited)]
     parts = saved[SERVED]
     if not isinstance(parts, list | tuple) or not parts:
         raise StateError(f"this state is damaged: expected a list of states as {SERVED!r}, found {short_repr(parts)}")
-    return [RunState.from_plain(part) for part in parts]
+    return [RunState.from_plain(part, allow_edited=allow_edited) for part in parts]
 
 
 def gather_served(

@@ -16,9 +16,8 @@ from ...storage import EPath, open_storage
 from .checkpoint_file import Form, read_checkpoint
 from .describe import group_by_run
 from .find import FoundState, Place, find_states, place_text
-from .lane_checks import check_begun_lanes
 from .lightning_file import is_lightning, rewrite_lightning
-from .run_state import ENDLESS, RunState
+from .run_state import RunState
 from .split_state import redistribute_states
 
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")
@@ -85,12 +84,13 @@ def list_state_files(folder: str | os.PathLike[str]) -> list[str]:
     return found
 
 
-def read_state_file(path: str | os.PathLike[str], *, place: str | None = None) -> StateFile:
+def read_state_file(path: str | os.PathLike[str], *, place: str | None = None, allow_edited: bool = False) -> StateFile:
     """Read a file, and find the states in it.
 
     Args:
         path: The file.
         place: The place of a state, or of a list of states, within the document: ``"data.train"``; None: any place.
+        allow_edited: Accept states that were edited, whose checksum is that of other values.
 
     Raises:
         StorageError: The file is missing, or cannot be read.
@@ -99,7 +99,7 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None) -
     """
     file = read_checkpoint(path)
     try:
-        states = find_states(file.content)
+        states = find_states(file.content, allow_edited=allow_edited)
     except StateError as error:
         error.at = f"{file.path}: {error.at}" if error.at else file.path
         raise
@@ -205,12 +205,9 @@ def rewrite_files(
         protected: Paths of the files that must not be replaced; None protects all.
 
     Raises:
-        StateError: The states are not those of all ranks of one run, lack lanes, or cannot be converted.
+        StateError: The states are not those of all ranks of one run, or cannot be converted.
         StorageError: A protected file exists, or a file cannot be written.
     """
-    for file in files:
-        for one in file.states:
-            _check_lanes(one.state, file.path)
     if any(file.is_lightning for file in files):
         return _rewrite_lightning(files, convert, folder, protected)
     states = _distinct([one.state for file in files for one in file.states])
@@ -235,15 +232,6 @@ def rewrite_files(
         files=tuple(names),
         left_out=tuple(dropped),
     )
-
-
-def _check_lanes(state: RunState, path: str) -> None:
-    """Check that a restore would find the lanes of a rank, which have no trace in the new files."""
-    try:
-        if state.kind == ENDLESS:
-            check_begun_lanes(state)
-    except StateError as error:
-        raise StateError(error.message, at=path, hint=error.hint) from None
 
 
 def _rewrite_lightning(

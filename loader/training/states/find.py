@@ -25,12 +25,13 @@ class FoundState:
     state: RunState
 
 
-def find_states(document: Any) -> list[FoundState]:
+def find_states(document: Any, *, allow_edited: bool = False) -> list[FoundState]:
     """Find all states of ranks in nested dicts and lists, in their order.
 
     Args:
         document: The content of a checkpoint. Values other than dicts, lists and tuples are ignored, and so are values
             nested deeper than 64 levels.
+        allow_edited: Accept states whose checksum is missing or is that of other values.
 
     Raises:
         StateError: A state is damaged or of another version, or the document has more values than
@@ -45,7 +46,7 @@ def find_states(document: Any) -> list[FoundState]:
         try:
             allowed -= check_size(value, allowed)
             check_plain(value, is_json=True)
-            state = RunState.from_plain(value)
+            state = RunState.from_plain(value, allow_edited=allow_edited)
         except StateError as error:
             error.at = place_text(place) or None
             raise

@@ -16,6 +16,7 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 ``ended``     true if the pass is over, so that the next iteration starts a new one
 ``steps``     the counts of virtual epochs, limits and repeats, outermost first
 ``dataset``   description of the chain and its data, for comparison
+``checksum``  of the other entries, as canonical JSON: a state that was damaged or edited is refused
 ============  ========================================================================
 
 A state of one small source also has ``deal``, the samples of the micro-batches that the lanes take in turn. A state
@@ -29,13 +30,19 @@ passed over since.
 
 from __future__ import annotations
 
+import json
 import operator
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...errors import StateError
 from ...format.documents.messages import short_key, short_repr
+from ...pipeline.contract.state_schema import COUNT, NotRequired, Schema, check_value
 from ...pipeline.reading.planned_schedule import scheduled_ranks
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
@@ -53,8 +60,10 @@ LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
 _VERSION = 4  # 0.2.0 and earlier versions wrote 1 to 3
-_REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset")
+_REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset", "checksum")
 _MAX_SHOWN = 8
+_CHECKSUM_BYTES = 8  # damage passes once in 10^19 cases; a longer one would only make the state larger
+_WHOLE_FLOAT = re.compile(r"(\d)\.0(?=[,\]}])")
 _MAX_LANES = 1 << 32
 _MAX_SEED = 1 << 128
 _MAX_BATCHES = 1 << 53  # every JSON reader keeps smaller integers exactly
@@ -116,8 +125,8 @@ class RunState:
         return scheduled_ranks(self.dataset) or self.run_steps.ranks_at[0][1]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the state as plain data."""
-        return {
+        """Return the state as plain data, with its checksum."""
+        plain = {
             "version": _VERSION,
             "lanes": self.lanes,
             "ranks": self.ranks,
@@ -138,13 +147,18 @@ class RunState:
             **({"worker_restarts": self.worker_restarts} if self.worker_restarts else {}),
             **({"quarantined": [sample.to_plain() for sample in self.quarantined]} if self.quarantined else {}),
         }
+        return {**plain, "checksum": checksum_of(plain)}
 
     @classmethod
-    def from_plain(cls, saved: Any) -> RunState:
+    def from_plain(cls, saved: Any, *, allow_edited: bool = False) -> RunState:
         """Create a state from the result of :meth:`to_plain`.
 
+        Args:
+            saved: The plain data.
+            allow_edited: Accept a state without a checksum, or with the checksum of other entries.
+
         Raises:
-            StateError: The value is not a state, is damaged, or is of another version.
+            StateError: The value is not a state, is damaged or edited, or is of another version.
         """
         if type(saved).__module__.startswith("megatron.energon"):
             raise StateError(
@@ -163,7 +177,7 @@ class RunState:
                 f"expected a state of version {_VERSION}, found version {short_repr(saved['version'])}",
                 hint="restore it with the version of energon-toolkit that saved it, or start a new run",
             )
-        missing = [key for key in _REQUIRED if key not in saved]
+        missing = [key for key in _REQUIRED if key not in saved and not (allow_edited and key == "checksum")]
         if missing:
             raise StateError(
                 f"this state is damaged: it lacks {', '.join(map(repr, missing))}",
@@ -194,7 +208,47 @@ class RunState:
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
         state._check()
+        if not allow_edited:
+            state._check_checksum(saved)
         return state
+
+    def _check_checksum(self, saved: Mapping[str, Any]) -> None:
+        """Compare the checksum of the plain data from which this state was created.
+
+        Raises:
+            StateError: It differs; the message names lanes that are missing.
+        """
+        try:
+            found = checksum_of(saved)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise StateError(f"this state is damaged: {error}", hint="restore another state") from error
+        if found == saved["checksum"]:
+            return
+        self._check_begun_lanes()
+        raise StateError(
+            f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its "
+            f"values, found {found!r}",
+            hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call that "
+            "restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
+        )
+
+    def _check_begun_lanes(self) -> None:
+        """Check that no lane is missing in a run without end, where lane l has begun before micro-batch l + 1.
+
+        Raises:
+            StateError: A lane of this rank is missing.
+        """
+        if self.kind != ENDLESS:
+            return
+        lanes = range((self.batch + (self.rank or 0)) % self.ranks, min(self.lanes, self.batch), self.ranks)
+        lost = len(lanes) - sum(lane in lanes for lane in self.lane_states)
+        if lost:
+            first = next(lane for lane in lanes if lane not in self.lane_states)
+            raise StateError(
+                f"this state is damaged: it lacks {lost} of {len(lanes)} lanes that have begun, lane {first} first",
+                hint="save the state as one value, such as json.dumps(state): tools that load key by key into another "
+                "state, such as torch.distributed.checkpoint, drop the keys that this one lacks",
+            )
 
     def _check(self) -> None:
         """Check the ranges of all numbers.
@@ -227,6 +281,47 @@ class RunState:
         firsts = [first for first, _ in self.ranks_at]
         if firsts != sorted(set(firsts)):
             raise StateError("this state is damaged: its 'ranks_at' is not in ascending order")
+
+
+def checksum_of(plain: Mapping[str, Any]) -> str:
+    """Return the checksum of a state's entries other than ``checksum``.
+
+    It is computed from canonical JSON, so that the order of keys, tuples for lists, numbers of numpy, and 1 for 1.0
+    change nothing: frameworks and JSON libraries convert these.
+    """
+    entries = {key: value for key, value in plain.items() if key != "checksum"}
+    text = json.dumps(entries, sort_keys=True, separators=(",", ":"), default=_json_value)
+    return blake2b(_WHOLE_FLOAT.sub(r"\1", text).encode(), digest_size=_CHECKSUM_BYTES).hexdigest()
+
+
+def _json_value(value: Any) -> Any:
+    """Convert a value that is no type of JSON.
+
+    Raises:
+        TypeError: A state has no such values.
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a state is plain data, found a {type(value).__name__}")
+
+
+def check_lanes(lane_states: Mapping[int, State], schema: Mapping[str, Schema]) -> None:
+    """Check the states of lanes before a chain is opened with them: they may have been edited.
+
+    Args:
+        lane_states: The states, by lane.
+        schema: The schema of the states of the chain: ``SavableDataset.state_schema()``.
+
+    Raises:
+        StateError: A lane's state does not match the schema.
+    """
+    for lane, state in lane_states.items():
+        try:
+            check_value(state, {"made": NotRequired(COUNT), **schema})
+        except ValueError as error:
+            raise StateError(f"this state is damaged: lane {lane}: {error}", hint="restore another state") from error
 
 
 def _integer(value: Any) -> int:

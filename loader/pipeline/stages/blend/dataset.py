@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from math import isfinite
 from typing import Any, NoReturn, TypeVar
 
@@ -18,7 +17,6 @@ from ...contract.lane import Lane
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
 from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ...contract.worker_config import WorkerConfig
-from ...item_form import OPEN_FORM, FormLane, ItemForm, numbered
 from ...reading.lane_samples import CountedBlend, LaneSamples
 from ...reading.order_plan import samples_of_round
 from ...reading.planned_schedule import PlannedSchedule
@@ -148,22 +146,6 @@ class BlendDataset(SavableDataset[T]):
         if self.counts_samples:
             own["read"] = NotRequired(COUNT)
         return {self.key: NotRequired(own | {"ended": ended} | inner)}
-
-    def nested_states(self, state: State, lane: FormLane) -> Iterator[tuple[SavableDataset[Any], State, FormLane]]:
-        own = state.get(self.key, {})
-        for origin, upstream in zip(self.origins, self.inputs, strict=True):
-            if str(origin) in own:
-                yield upstream, own[str(origin)], lane
-
-    def item_form(self, lane: FormLane) -> ItemForm:
-        inputs = dict(zip(self.origins, self.inputs, strict=True))
-
-        def of_input(origin: int) -> ItemForm | None:
-            if origin in inputs:
-                return inputs[origin].item_form(lane)
-            return OPEN_FORM if self.was_edited else None
-
-        return ItemForm(tags={self.key: numbered(cache(of_input))})
 
     def open(self, lane: Lane, state: State) -> Running:
         inputs = dict(zip(self.origins, self.inputs, strict=True))

@@ -11,6 +11,7 @@ from loader.order import Mix
 from loader.training.states import RunState
 from loader.training.states.mix_history import merge_mix_changes, reader_history, stage_changes
 from loader.training.states.split_state import redistribute_states
+from tests.elastic_runs import sealed
 
 LANES = 4
 
@@ -37,7 +38,7 @@ def state(rank: int, **more: Any) -> RunState:
         lane_states={lane: {"0 read": 40} for lane in lanes},
         mix_changes=changes(*lanes),
     ).to_plain()
-    return RunState.from_plain({**plain, **more})
+    return RunState.from_plain(sealed({**plain, **more}))
 
 
 def test_only_a_state_with_changes_has_their_key() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from functools import partial
 from typing import Any
 
@@ -169,3 +170,15 @@ def test_ids_of_a_stage_that_is_derived_from_one_of_the_library_are_not_checked(
 
 def same(sample: Any) -> Any:
     return sample
+
+
+def test_a_state_with_its_checksum_stays_below_4_kib_whatever_the_shuffle_buffer(data: Data) -> None:
+    sizes = []
+    for buffer in (100, 10_000):
+        loader = get_savable_loader(train(data, config(lanes=48), shuffle_buffer_size=buffer))
+        for _ in zip(range(96), loader, strict=False):
+            pass
+        state = loader.save_state_rank()
+        assert len(state["lane"]) == 48
+        sizes.append(len(json.dumps(state)))
+    assert max(sizes) <= 4096

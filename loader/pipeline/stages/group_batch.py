@@ -14,6 +14,7 @@ from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId, samples_in
 from ..contract.lane import Lane, LaneInput, input_form
 from ..contract.rng import preserve_rng_state
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, Schema
 from ..contract.worker_config import WorkerConfig
@@ -50,9 +51,8 @@ class GroupBatchDataset(SavableDataset[T]):
     """
 
     entry_schema: ClassVar[Schema] = [[BUFFERED_ITEM]]
-    drains_worker = True
-    waits = True
-    runs_user_code = True
+    # Each sample may be of another group, so the number of batches is not known.
+    traits = StageTraits(never_more=True, buffers=True, draws_random=True, ends="with_worker")
 
     def __init__(
         self,
@@ -77,10 +77,6 @@ class GroupBatchDataset(SavableDataset[T]):
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
-
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        # Each sample may be of another group.
-        return self.inputs[0].lane_bound(lane, lanes)
 
     def item_form(self, lane: FormLane) -> ItemForm:
         return ItemForm(joined=input_form(self.inputs[0], lane))

@@ -106,7 +106,7 @@ def test_other_arguments_decide_whether_a_state_fits() -> None:
 
 
 class Pairs(SavableDataset[Any]):
-    """A stage of a user that declares nothing but the size of its batches."""
+    """A stage of a user that declares only the size of its batches."""
 
     traits = StageTraits(batches_of=2)
 

@@ -202,6 +202,29 @@ def test_the_house_stays_within_its_budget() -> None:
     assert not {name: size for name, size in sizes.items() if size > BUDGET[name]}
 
 
+def test_a_stage_replaces_few_members() -> None:
+    classes = {
+        node.name: node
+        for source in sources()
+        if source.module.startswith(("loader.pipeline", "loader.testing"))
+        for node in source.nodes
+        if isinstance(node, ast.ClassDef)
+    }
+    base = members_of(classes["SavableDataset"])
+    stages = [node for name, node in classes.items() if name.endswith(("Dataset", "RankStage", "Values"))]
+    replaced = {name for node in stages if node.name != "SavableDataset" for name in members_of(node)}
+    assert len(base & replaced) <= BUDGET["members_of_a_stage"], sorted(base & replaced)
+
+
+def members_of(node: ast.ClassDef) -> set[str]:
+    """Return the public names that the body of a class defines."""
+    assigned = [target for each in node.body if isinstance(each, ast.Assign) for target in each.targets]
+    names = {ast.unparse(target) for target in assigned}
+    names |= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+    names |= {ast.unparse(each.target) for each in node.body if isinstance(each, ast.AnnAssign)}
+    return {name for name in names if not name.startswith("_")}
+
+
 def test_few_modules_are_named_load() -> None:
     names = [source.module.rpartition(".")[2] for source in own_files() if not source.is_package]
     named = [name for name in names if "load" in name]

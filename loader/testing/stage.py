@@ -12,6 +12,7 @@ from typing import Any
 from ..pipeline.contract.item_id import ItemId, as_item_id, plain_item_id
 from ..pipeline.contract.lane import Lane
 from ..pipeline.contract.rng import seed_batch
+from ..pipeline.contract.running import StageTraits
 from ..pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
 from ..pipeline.contract.state_schema import COUNT, check_value
 from ..pipeline.contract.worker_config import WorkerConfig
@@ -42,12 +43,8 @@ class Values(SavableDataset[Any]):
         self.skips = frozenset(skips)  # positions of skipped items
 
     @property
-    def repeats(self) -> bool:
-        return self.again
-
-    @property
-    def keeps_positions(self) -> bool:
-        return True
+    def traits(self) -> StageTraits:
+        return StageTraits(one_to_one=True, endless=self.again)
 
     @property
     def items(self) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from .running import StageTraits
 from .stage import SavableDataset
 from .worker_config import WorkerConfig
 
@@ -19,18 +20,11 @@ class PassThroughDataset(SavableDataset[T]):
         name: Name of the stage.
     """
 
-    moves_below = True
+    traits = StageTraits(one_to_one=True, never_more=True, commutes=True, ends="with_inputs")
 
     def __init__(self, dataset: SavableDataset[T], *, worker_config: WorkerConfig | None, name: str) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.depth = dataset.depth  # the stages above keep their keys in a state
-
-    @property
-    def keeps_positions(self) -> bool:
-        return self.inputs[0].keeps_positions
-
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        return self.inputs[0].lane_bound(lane, lanes)
 
     def identity(self) -> list[Any]:
         return self.inputs[0].identity()

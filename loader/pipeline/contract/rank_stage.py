@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from ...errors import ConfigError, StateError
 from .lane import Lane
+from .running import StageTraits
 from .stage import Running, SavableDataset, State
 
 
@@ -48,7 +49,9 @@ class LanesInput(RankInput, Protocol):
 class RankStage(SavableDataset[Any]):
     """The definition of a stage that counts on the rank."""
 
-    counts_on_rank = True
+    @property
+    def traits(self) -> StageTraits:
+        return StageTraits(one_to_one=True, on_rank=True)
 
     @property
     def repeats_input(self) -> bool:
@@ -67,14 +70,6 @@ class RankStage(SavableDataset[Any]):
     def count_on(self, ranks: int, count: int) -> int:  # noqa: ARG002 - most stages count per rank
         """Convert the count of a rank among ``ranks`` ranks to that of a rank of this run."""
         return count
-
-    @property
-    def keeps_positions(self) -> bool:
-        return self.inputs[0].keeps_positions
-
-    @property
-    def runs_user_code(self) -> bool:
-        return self.inputs[0].runs_user_code
 
     def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - the contract of all stages
         raise ConfigError(
@@ -102,7 +97,7 @@ def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], 
     while True:
         if isinstance(dataset, RankStage):
             on_rank.append(dataset)
-        elif len(dataset.inputs) == 1 and _has_rank_stage(dataset) and dataset.moves_below:
+        elif len(dataset.inputs) == 1 and _has_rank_stage(dataset) and dataset.traits.commutes:
             above.append(dataset)
         else:
             break

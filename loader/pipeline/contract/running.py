@@ -1,8 +1,9 @@
-"""The iterator that a stage opens for a lane, and the placeholder of skipped items."""
+"""The traits that a stage declares, the iterator that it opens for a lane, and the placeholder of skipped items."""
 
 from __future__ import annotations
 
-from typing import Any, Final, Protocol
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
 
 from .item_id import ItemId
 
@@ -41,3 +42,48 @@ class Running(Protocol):
 
     def load(self, item_id: ItemId) -> Any:
         """Rebuild an item that this stage returned before; return :data:`SKIPPED` if it is skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageTraits:
+    """Describe a stage, regardless of the stages around it.
+
+    The defaults hold for each stage, so a stage declares only what improves on them.
+
+    Attributes:
+        one_to_one: Each input item makes exactly one item or :data:`.SKIPPED`, or each ``batches_of`` items one batch,
+            so the length of a pass is known in advance.
+        never_more: The stage makes at most one item for each input item of a lane.
+        batches_of: Items of a batch, B, of a stage that joins items.
+        drop_last: A last batch of fewer than B items is dropped.
+        commutes: The stage maps items one to one, so it may run in workers although stages below count on the rank.
+        on_rank: The stage counts the micro-batches of a rank.
+        buffers: The stage holds samples between items, so each lane takes memory.
+        draws_random: The stage calls functions that may draw random numbers.
+        endless: The stage repeats without end (True) or ends (False); None: as its inputs.
+        starts_over: Each iteration of a loader starts a new pass, as in validation; None: as the inputs.
+        ends: When a lane that shares a pass ends: ``"alone"``; ``"with_inputs"``; or ``"with_worker"``, when no lane of
+            its worker has items for a batch left.
+    """
+
+    one_to_one: bool = False
+    never_more: bool = False
+    batches_of: int | None = None
+    drop_last: bool = False
+    commutes: bool = False
+    on_rank: bool = False
+    buffers: bool = False
+    draws_random: bool = False
+    endless: bool | None = None
+    starts_over: bool | None = None
+    ends: Literal["alone", "with_inputs", "with_worker"] = "alone"
+
+    def items_of(self, items: int) -> int:
+        """Return the number of items, or of batches, that the stage makes of a number of input items.
+
+        >>> StageTraits(batches_of=4).items_of(10), StageTraits(batches_of=4, drop_last=True).items_of(10)
+        (3, 2)
+        """
+        if self.batches_of is None:
+            return items
+        return items // self.batches_of if self.drop_last else -(-items // self.batches_of)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, escape_controls
@@ -14,7 +15,7 @@ from .dataset_methods import DatasetMethods, inherits_stage
 from .inner_datasets import inner_datasets
 from .iterated import UserRunning, warn_once
 from .lane import Lane
-from .running import SKIPPED, Running, State
+from .running import SKIPPED, Running, StageTraits, State
 from .state_schema import COUNT, FLAG, PLAIN, Count, NotRequired, Schema
 from .worker_config import WorkerConfig
 
@@ -23,6 +24,7 @@ __all__ = [
     "IteratedDataset",
     "Running",
     "SavableDataset",
+    "StageTraits",
     "State",
     "as_stage",
     "has_end",
@@ -131,6 +133,11 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         return schema
 
     @stage_property
+    def traits(self) -> StageTraits:
+        """Traits of the stage alone; a class declares them by an attribute or a property."""
+        return StageTraits()
+
+    @stage_property
     def nests_states(self) -> bool:
         """True if the stage does not pass on the states and positions of its only input."""
         return len(self.inputs) != 1 or type(self).state_schema is not SavableDataset.state_schema
@@ -142,59 +149,61 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     @stage_property
     def repeats(self) -> bool:
         """True if the chain has no end."""
-        return any(upstream.repeats for upstream in self.inputs)
+        endless = self.traits.endless
+        return any(upstream.repeats for upstream in self.inputs) if endless is None else endless
 
     @stage_property
     def starts_over(self) -> bool:
         """True if each iteration of a loader starts a new pass, as in validation."""
-        return any(upstream.starts_over for upstream in self.inputs)
+        starts_over = self.traits.starts_over
+        return any(upstream.starts_over for upstream in self.inputs) if starts_over is None else starts_over
 
     @stage_property
     def keeps_positions(self) -> bool:
-        """True if each input item makes exactly one item, so that the length of a pass is known in advance."""
-        return False
+        """True if the length of a pass is known in advance."""
+        return self.traits.one_to_one and all(upstream.keeps_positions for upstream in self.inputs)
 
     @stage_property
     def counts_on_rank(self) -> bool:
         """True if a stage of the chain counts the micro-batches of a rank."""
-        return any(upstream.counts_on_rank for upstream in self.inputs)
-
-    @stage_property
-    def moves_below(self) -> bool:
-        """True if the stage maps items one to one, so that it commutes with counting stages and can run in workers."""
-        return False
+        return self.traits.on_rank or any(upstream.counts_on_rank for upstream in self.inputs)
 
     @stage_property
     def drains_worker(self) -> bool:
         """True if a lane that shares a pass ends when no lane of its worker has items for a batch left."""
-        return self.moves_below and all(upstream.drains_worker for upstream in self.inputs)
+        if self.traits.ends == "with_inputs":
+            return all(upstream.drains_worker for upstream in self.inputs)
+        return self.traits.ends == "with_worker"
 
     @stage_property
     def waits(self) -> bool:
         """True if a stage of the chain buffers samples, so that each lane takes memory."""
-        return any(upstream.waits for upstream in self.inputs)
+        return self.traits.buffers or any(upstream.waits for upstream in self.inputs)
 
     @stage_property
     def runs_user_code(self) -> bool:
         """True if a stage of the chain calls functions that may draw random numbers."""
-        return any(upstream.runs_user_code for upstream in self.inputs)
+        return self.traits.draws_random or any(upstream.runs_user_code for upstream in self.inputs)
 
     @stage_property
     def items(self) -> int | None:
         """Number of items of all lanes in one pass; None if it is endless, or not known in advance."""
-        return self.inputs[0].items if self.keeps_positions and self.inputs else None
+        items = self.inputs[0].items if self.keeps_positions and self.inputs else None
+        return None if items is None else self.traits.items_of(items)
 
     @stage_property
     def round_samples(self) -> int:
         """Number of samples until each one of the data has come in all lanes together; 0 if not known."""
         return sum(upstream.round_samples for upstream in self.inputs)
 
-    def lane_bound(self, lane: int, lanes: int) -> int | None:  # noqa: ARG002 - most stages have no bound
+    def lane_bound(self, lane: int, lanes: int) -> int | None:
         """Return the largest number of items that a lane may have in a pass; None if it is not known."""
-        return None
+        items = self.inputs[0].lane_bound(lane, lanes) if self.traits.never_more else None
+        # The last samples of several lanes may make one batch, so `drop_last` drops no batch for certain.
+        return None if items is None else replace(self.traits, drop_last=False).items_of(items)
 
     def nominal_items(self, worker: int, workers: int) -> int:
-        """Return the number of items of an epoch on a worker, if each stage makes one item of each input item.
+        """Return the number of items of an epoch on a worker, if each stage makes one item or batch of its input items.
 
         Args:
             worker: The worker, among those of all ranks.
@@ -211,7 +220,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
                     f"the number of micro-batches is not known: {self.name} {reason}, and defines no nominal_items()"
                 )
             return worker_share((items,), (1,), worker=worker, workers=workers)
-        return sum(upstream.nominal_items(worker, workers) for upstream in self.inputs)
+        return self.traits.items_of(sum(upstream.nominal_items(worker, workers) for upstream in self.inputs))
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments that determine the items and their order, as plain data; a restore compares them."""
@@ -267,7 +276,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Return the number of micro-batches of this rank in a pass, or in an epoch of an endless dataset.
 
         The number is exact for passes whose stages neither skip nor regroup samples. Otherwise it is nominal: one item
-        of a stage for each of its input items.
+        of a stage for each of its input items, or one batch for each ``batches_of`` of them.
 
         Raises:
             TypeError: A stage that reads data does not define its number of items.
@@ -322,8 +331,7 @@ class IteratedDataset(SavableDataset[T_co]):
     """
 
     dataset: SavableDataset[T_co]
-    waits = True
-    runs_user_code = True
+    traits = StageTraits(buffers=True, draws_random=True)
 
     def __init__(self, dataset: SavableDataset[T_co]) -> None:
         is_stage = inherits_stage(dataset)

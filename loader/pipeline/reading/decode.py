@@ -10,6 +10,7 @@ from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, set_restore_key
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..measuring.counts import DECODE, STORAGE
 from ..measuring.recorder import register, skipped_items
@@ -25,6 +26,8 @@ class DecodeDataset(SavableDataset[Any]):
         names_sources: Store the number of the source in crude samples, for cookers.
     """
 
+    traits = StageTraits(one_to_one=True, never_more=True)
+
     def __init__(
         self,
         dataset: SavableDataset[Raw],
@@ -38,13 +41,6 @@ class DecodeDataset(SavableDataset[Any]):
         self.names_sources = names_sources
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
         self._own = self.sources if own is None else tuple(own)  # the others are decoded by other stages
-
-    @property
-    def keeps_positions(self) -> bool:
-        return self.inputs[0].keeps_positions
-
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        return self.inputs[0].lane_bound(lane, lanes)
 
     def settings(self) -> dict[str, Any]:
         decoders = {_decoder_name(source.decoder) for source in self._own}

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from ...cached_property import cached_property
 from ...order import LaneOrder, MixHistory, worker_share
 from ..contract.lane import Lane
+from ..contract.running import StageTraits
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
@@ -45,7 +46,6 @@ class ReadDataset(SavableDataset[Raw]):
     entry_schema = COUNT
     history: MixHistory | None = None
     quarantined: frozenset[tuple[int, int]] = frozenset()
-    keeps_positions = True
 
     def __init__(
         self,
@@ -118,12 +118,8 @@ class ReadDataset(SavableDataset[Raw]):
         return READ_AHEAD_BYTES * config.world_size * max(1, config.num_workers) // (lanes * self.pool.readers)
 
     @property
-    def repeats(self) -> bool:
-        return self.plan.repeats
-
-    @property
-    def starts_over(self) -> bool:
-        return self.plan.starts_over
+    def traits(self) -> StageTraits:
+        return StageTraits(one_to_one=True, endless=self.plan.repeats, starts_over=self.plan.starts_over)
 
     @property
     def items(self) -> int | None:

@@ -11,6 +11,7 @@ from ...samples.hooks import is_library_hook
 from ..contract.hook import BatchHook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, LaneInput
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig, check_integers
 
@@ -38,8 +39,6 @@ class BatchDataset(SavableDataset[T]):
         batcher_config: Likewise.
     """
 
-    drains_worker = True
-
     def __init__(
         self,
         dataset: SavableDataset[Any],
@@ -66,42 +65,21 @@ class BatchDataset(SavableDataset[T]):
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its items, for statistics
 
     @property
-    def keeps_positions(self) -> bool:
-        return self.at_positions and self.inputs[0].keeps_positions
-
-    @property
-    def runs_user_code(self) -> bool:
-        return not is_library_hook(self.batcher) or self.inputs[0].runs_user_code
-
-    @property
-    def items(self) -> int | None:
-        samples = self.inputs[0].items
-        if samples is None or not self.keeps_positions:
-            return None
-        return batches_of(samples, self.batch_size, drop_last=self.drop_last)
-
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        # The last samples of several lanes may make one batch, so `drop_last` drops no batch for certain.
-        samples = self.inputs[0].lane_bound(lane, lanes)
-        return None if samples is None else batches_of(samples, self.batch_size, drop_last=False)
-
-    def nominal_items(self, worker: int, workers: int) -> int:
-        return batches_of(super().nominal_items(worker, workers), self.batch_size, drop_last=self.drop_last)
+    def traits(self) -> StageTraits:
+        return StageTraits(
+            one_to_one=self.at_positions,
+            never_more=True,
+            batches_of=self.batch_size,
+            drop_last=self.drop_last,
+            draws_random=not is_library_hook(self.batcher),
+            ends="with_worker",
+        )
 
     def settings(self) -> dict[str, Any]:
         return {"batch_size": self.batch_size, "drop_last": self.drop_last}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _BatchRunning(self, lane, state)
-
-
-def batches_of(samples: int, batch_size: int, *, drop_last: bool) -> int:
-    """Return the number of batches of a number of samples.
-
-    >>> batches_of(10, 4, drop_last=False), batches_of(10, 4, drop_last=True)
-    (3, 2)
-    """
-    return samples // batch_size if drop_last else -(-samples // batch_size)
 
 
 class _BatchRunning:

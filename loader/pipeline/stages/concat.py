@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from ...errors import ConfigError
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
+from ..contract.running import StageTraits
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
@@ -28,6 +29,8 @@ class ConcatDataset(SavableDataset[T]):
         ConfigError: No dataset is given, or a dataset before the last repeats without end.
     """
 
+    traits = StageTraits(one_to_one=True, ends="with_inputs")
+
     def __init__(
         self, *datasets: SavableDataset[T], name: str | None = None, worker_config: WorkerConfig | None = None
     ) -> None:
@@ -42,16 +45,8 @@ class ConcatDataset(SavableDataset[T]):
                 )
 
     @property
-    def keeps_positions(self) -> bool:
-        return all(upstream.keeps_positions for upstream in self.inputs)
-
-    @property
     def items(self) -> int | None:
         return _sum([upstream.items for upstream in self.inputs])
-
-    @property
-    def drains_worker(self) -> bool:
-        return all(upstream.drains_worker for upstream in self.inputs)
 
     def lane_of(self, lane: Lane, place: int) -> Lane:
         """Return the lane for the ``place``-th dataset.

@@ -35,14 +35,7 @@ class CookDataset(MapDataset[Any]):
         like: CookDataset | None = None,
     ) -> None:
         super().__init__(dataset, _Cook(task_encoder, stores) if like is None else like.map_fn, name="cook")
-        self.makes_several: bool = like.makes_several if like else any(map(makes_several, _hooks(task_encoder)))
-
-    @property
-    def keeps_positions(self) -> bool:
-        return super().keeps_positions and not self.makes_several
-
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        return None if self.makes_several else super().lane_bound(lane, lanes)
+        self.makes_several = like.makes_several if like else any(map(makes_several, _hooks(task_encoder)))
 
 
 def uses_stores(task_encoder: Any, stores: Sequence[SourceStores]) -> bool:

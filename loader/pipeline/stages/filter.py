@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import stage_and_hook
@@ -28,7 +29,7 @@ class FilterDataset(SavableDataset[T]):
         filter_fn_config: Accepted for code written for megatron-energon, and ignored.
     """
 
-    runs_user_code = True
+    traits = StageTraits(never_more=True, draws_random=True, ends="with_inputs")
 
     def __init__(
         self,
@@ -41,13 +42,6 @@ class FilterDataset(SavableDataset[T]):
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.filter_fn = filter_fn
-
-    @property
-    def drains_worker(self) -> bool:
-        return self.inputs[0].drains_worker
-
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        return self.inputs[0].lane_bound(lane, lanes)
 
     def open(self, lane: Lane, state: State) -> Running:
         return _FilterRunning(self, lane, state)

@@ -14,6 +14,7 @@ from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId, samples_in
 from ..contract.lane import Lane, LaneInput
 from ..contract.rng import preserve_rng_state
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, Schema
 from ..contract.worker_config import WorkerConfig
@@ -49,9 +50,8 @@ class GroupBatchDataset(SavableDataset[T]):
     """
 
     entry_schema: ClassVar[Schema] = [[BUFFERED_ITEM]]
-    drains_worker = True
-    waits = True
-    runs_user_code = True
+    # Each sample may be of another group, so the number of batches is not known.
+    traits = StageTraits(never_more=True, buffers=True, draws_random=True, ends="with_worker")
 
     def __init__(
         self,
@@ -76,10 +76,6 @@ class GroupBatchDataset(SavableDataset[T]):
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
-
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        # Each sample may be of another group.
-        return self.inputs[0].lane_bound(lane, lanes)
 
     def settings(self) -> dict[str, Any]:
         return {"fixed_batch_size": self.fixed_batch_size, "drop_last": self.drop_last}

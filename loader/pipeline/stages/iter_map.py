@@ -13,6 +13,7 @@ from ..contract.hook import activity_name, no_result
 from ..contract.item_id import ItemId, sample_index_of
 from ..contract.lane import Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
@@ -62,7 +63,7 @@ class IterMapDataset(SavableDataset[T]):
         "given": NotRequired(COUNT),
         "over": NotRequired(FLAG),
     }
-    runs_user_code = True
+    traits = StageTraits(draws_random=True)
 
     def __init__(
         self,

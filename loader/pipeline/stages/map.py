@@ -13,6 +13,7 @@ from ..contract.hook import Hook, MissingItemError, makes_several
 from ..contract.item_id import ItemId, as_item_id, integers_of, plain_item_id
 from ..contract.lane import Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
 from ..contract.worker_config import WorkerConfig
@@ -37,8 +38,6 @@ class MapDataset(SavableDataset[T]):
     """
 
     entry_schema = (ITEM_ID, COUNT, Nullable(COUNT))
-    moves_below = True
-    runs_user_code = True
 
     def __init__(
         self,
@@ -53,16 +52,15 @@ class MapDataset(SavableDataset[T]):
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.map_fn = map_fn
+        self.makes_several = makes_several(map_fn)
         self.failure_tolerance = failure_tolerance
         self.takes_batches = False  # the items are micro-batches
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its results, for statistics
 
     @property
-    def keeps_positions(self) -> bool:
-        return self.inputs[0].keeps_positions and not makes_several(self.map_fn)
-
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        return None if makes_several(self.map_fn) else self.inputs[0].lane_bound(lane, lanes)
+    def traits(self) -> StageTraits:
+        is_one = not self.makes_several
+        return StageTraits(one_to_one=is_one, never_more=is_one, commutes=True, draws_random=True, ends="with_inputs")
 
     def open(self, lane: Lane, state: State) -> Running:
         return _MapRunning(self, lane, state)

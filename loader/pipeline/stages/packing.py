@@ -14,6 +14,7 @@ from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId, as_item_id, plain_item_id
 from ..contract.lane import Lane, LaneInput, set_restore_key
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
@@ -119,8 +120,8 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         "earlier": NotRequired([BUFFERED_ITEM]),
         "pushback": NotRequired([BUFFERED_ITEM]),
     }
-    waits = True
-    runs_user_code = True
+    # Each group has a sample at least, and a sample is in one group.
+    traits = StageTraits(never_more=True, buffers=True, draws_random=True)
 
     def __init__(
         self,
@@ -142,10 +143,6 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         self.sample_encoder = sample_encoder
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
         self.failure_tolerances = (pre_packer_failure_tolerance, sample_encoder_failure_tolerance)
-
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        # Each group has a sample at least, and a sample is in one group.
-        return self.inputs[0].lane_bound(lane, lanes)
 
     def settings(self) -> dict[str, Any]:
         return {"buffer_size": self.buffer_size}

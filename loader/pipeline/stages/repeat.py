@@ -11,6 +11,7 @@ from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
 from ..contract.rng import preserve_rng_state
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
@@ -69,16 +70,13 @@ class RepeatDataset(SavableDataset[T]):
         return dataset.items is not None
 
     @property
-    def repeats(self) -> bool:
-        return self.times is None or super().repeats
-
-    @property
-    def starts_over(self) -> bool:
-        return self.times is not None and super().starts_over
-
-    @property
-    def keeps_positions(self) -> bool:
-        return self.times is not None and self.inputs[0].keeps_positions
+    def traits(self) -> StageTraits:
+        return StageTraits(
+            one_to_one=self.times is not None,
+            endless=True if self.times is None else None,
+            starts_over=False if self.times is None else None,
+            ends="with_worker" if self.shares_passes else "alone",
+        )
 
     @property
     def items(self) -> int | None:
@@ -99,10 +97,6 @@ class RepeatDataset(SavableDataset[T]):
         """
         upstream = self.inputs[0]
         return upstream.items is None and upstream.drains_worker
-
-    @property
-    def drains_worker(self) -> bool:
-        return self.shares_passes
 
     def lane_of(self, lane: Lane, number: int) -> Lane:
         """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap."""

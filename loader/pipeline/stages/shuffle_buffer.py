@@ -11,6 +11,7 @@ from ...order import mix
 from ..contract.buffered import BufferedItem
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
@@ -38,7 +39,7 @@ class ShuffleBufferDataset(SavableDataset[T]):
     """
 
     entry_schema: ClassVar[Schema] = {"picked": COUNT, "buffer": [BUFFERED_ITEM]}
-    waits = True
+    traits = StageTraits(buffers=True)
 
     def __init__(
         self,

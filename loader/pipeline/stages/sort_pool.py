@@ -15,10 +15,10 @@ from ..contract.buffered import BufferedItem
 from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, LaneInput
+from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
-from .batch import batches_of
 
 T = TypeVar("T")
 
@@ -48,9 +48,6 @@ class SortPoolDataset(SavableDataset[T]):
     """
 
     entry_schema: ClassVar[Schema] = {"pools": COUNT, "batches": [[BUFFERED_ITEM]]}
-    drains_worker = True
-    waits = True
-    runs_user_code = True
 
     def __init__(
         self,
@@ -79,13 +76,16 @@ class SortPoolDataset(SavableDataset[T]):
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
 
-    def lane_bound(self, lane: int, lanes: int) -> int | None:
-        # As of a BatchDataset.
-        items = self.inputs[0].lane_bound(lane, lanes)
-        return None if items is None else batches_of(items, self.batch_size, drop_last=False)
-
-    def nominal_items(self, worker: int, workers: int) -> int:
-        return batches_of(super().nominal_items(worker, workers), self.batch_size, drop_last=self.drop_last)
+    @property
+    def traits(self) -> StageTraits:
+        return StageTraits(
+            never_more=True,
+            batches_of=self.batch_size,
+            drop_last=self.drop_last,
+            buffers=True,
+            draws_random=True,
+            ends="with_worker",
+        )
 
     def settings(self) -> dict[str, Any]:
         return {"pool_size": self.pool_size, "batch_size": self.batch_size, "drop_last": self.drop_last}

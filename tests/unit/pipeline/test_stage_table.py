@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from loader.pipeline.contract.stage import SavableDataset, StageTraits
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset
@@ -21,6 +22,7 @@ from loader.pipeline.stages.mix_batch import MixBatchDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.pipeline.stages.sort_pool import SortPoolDataset
 from loader.testing.stage import Values
 
 OTHER = WorkerConfig(rank=1, world_size=2, num_workers=3)
@@ -101,3 +103,15 @@ def test_other_arguments_decide_whether_a_state_fits() -> None:
     one: BlendDataset[Any] = BlendDataset((source(), 1), (source(), 2))
     other: BlendDataset[Any] = BlendDataset((source(), 1), (source(), 3))
     assert one.identity() != other.identity()
+
+
+class Pairs(SavableDataset[Any]):
+    """A stage of a user that declares only the size of its batches."""
+
+    traits = StageTraits(batches_of=2)
+
+
+def test_the_length_of_a_stage_that_declares_batches_of_is_in_batches() -> None:
+    assert len(Pairs(Values(range(7)))) == 4
+    assert len(SortPoolDataset(Values(range(7)), 4, float, batch_size=2)) == 4
+    assert len(SortPoolDataset(Values(range(7)), 4, float, batch_size=2, drop_last=True)) == 3

@@ -14,6 +14,7 @@ from ....order import BlendOrder, quantise_weights
 from ...contract.buffered import note_lost_item
 from ...contract.item_id import ItemId
 from ...contract.lane import Lane
+from ...contract.running import StageTraits
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
 from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ...contract.worker_config import WorkerConfig
@@ -102,10 +103,6 @@ class BlendDataset(SavableDataset[T]):
         return tuple(zip(self.inputs, self.weights, strict=True))
 
     @property
-    def drains_worker(self) -> bool:
-        return all(upstream.drains_worker for upstream in self.inputs)
-
-    @property
     def round_samples(self) -> int:
         first, weights = 0, self.weights
         if self.schedule is not None:  # the last stretch has no end
@@ -113,8 +110,8 @@ class BlendDataset(SavableDataset[T]):
         return first + samples_of_round([upstream.round_samples for upstream in self.inputs], weights)
 
     @property
-    def runs_user_code(self) -> bool:
-        return self.size is not None or super().runs_user_code
+    def traits(self) -> StageTraits:
+        return StageTraits(draws_random=self.size is not None, ends="with_inputs")
 
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"weights": list(self.weights)}

@@ -53,7 +53,8 @@ class StageTraits:
     Attributes:
         one_to_one: Each input item makes exactly one item or :data:`.SKIPPED`, or each ``batches_of`` items one batch,
             so the length of a pass is known in advance.
-        never_more: The stage makes at most one item for each input item of a lane.
+        never_more: The stage makes at most one item for each input item of a lane, or one batch for each ``batches_of``
+            of them, but for the last batch.
         batches_of: Items of a batch, B, of a stage that joins items.
         drop_last: A last batch of fewer than B items is dropped.
         commutes: The stage maps items one to one, so it may run in workers although stages below count on the rank.

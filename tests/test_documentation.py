@@ -150,3 +150,14 @@ def test_contributors_see_every_folder_of_the_library() -> None:
         for folder in (f"loader/{path.parent.name}" for path in (ROOT / "loader").glob("*/__init__.py"))
     }
     assert {**packages, "loader/compat": {"megatron_energon"}} == listed
+
+
+def test_docstrings_of_packages_name_modules_that_exist() -> None:
+    faults = [
+        f"{package.relative_to(ROOT)}: {name}"
+        for folder in ("loader", "energon_cli")
+        for package in (ROOT / folder).rglob("__init__.py")
+        for name in re.findall(r"^`{1,2}([\w/]+\.py)`", package.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if not (package.parent / name).exists()
+    ]
+    assert not faults

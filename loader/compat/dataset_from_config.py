@@ -14,8 +14,7 @@ from ..dataset.records import SingleFile
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, is_own_module
-from ..format.documents.load_request import LoadRequest, given_ref
-from ..format.documents.providers import data_path, format_of, is_metadataset
+from ..format.documents.providers import LoadRequest, data_path, format_of, given_ref, is_metadataset
 from ..format.jsonl.index import prepare_jsonl
 from ..format.nv_meta import FOLDER
 from ..format.records.record_file import open_record_path

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, Unpack
 from ..cached_property import cached_property
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.load_request import LoadRequest
+from ..format.documents.providers import LoadRequest
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ..metadataset.joins.prepare_join import find_rows
 from ..pipeline.reading.joined_source import JoinedSource

@@ -15,8 +15,8 @@ from ..dataset.opening import folder_at
 from ..errors import ConfigError, EmptyDatasetError, Fault
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.brace_patterns import expand_pattern
-from ..format.documents.load_request import LoadRequest, given_ref
 from ..format.documents.messages import did_you_mean
+from ..format.documents.providers import LoadRequest, given_ref
 from ..format.media.kind import MediaFilter
 from ..format.nv_meta import SPLIT_YAML
 from ..format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest

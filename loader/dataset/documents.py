@@ -12,9 +12,8 @@ from ..format.columns.column import column_names
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from ..format.documents.dataset_files import current_split_file, read_split_config
-from ..format.documents.load_request import ALL_PARTS
 from ..format.documents.next_command import split_hint
-from ..format.documents.providers import SHARD_SUFFIXES
+from ..format.documents.providers import ALL_PARTS, SHARD_SUFFIXES
 from ..format.documents.split_config import SplitConfig, split_sample_name
 from ..format.index.layout import SampleIndex
 from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML

@@ -310,7 +310,7 @@ def _origin(leaf: LeafPlan, folder: str) -> str:
 
     >>> from loader.metadataset.documents.leaf_plan import LeafPlan
     >>> from loader.format.dataset_ref import DatasetRef
-    >>> from loader.format.documents.load_request import LoadRequest
+    >>> from loader.format.documents.providers import LoadRequest
     >>> request = LoadRequest(ref=DatasetRef("/data/a"), split_part="val", subflavors={"kind": "art"})
     >>> _origin(LeafPlan(place="", request=request), "/data")
     'from a (val), kind: art'

@@ -20,9 +20,17 @@ from ..dataset.query.samples import nearest_key
 from ..dataset.unprepared.tar_index import index_tars, is_unprepared
 from ..errors import ConfigError, SampleError, SkipSample, StorageError
 from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
-from ..format.documents.load_request import ALL_PARTS, KeyFormat, LoadRequest, checked_key_format, given_ref
 from ..format.documents.messages import nearest_hint
-from ..format.documents.providers import is_metadataset, is_record_file, is_tar_file
+from ..format.documents.providers import (
+    ALL_PARTS,
+    KeyFormat,
+    LoadRequest,
+    checked_key_format,
+    given_ref,
+    is_metadataset,
+    is_record_file,
+    is_tar_file,
+)
 from ..format.nv_meta import TEMPORARY_INDEX
 from ..metadataset.plans.plan_leaves import plan_splits
 from ..pipeline.reading.dataset_source import DatasetSource

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from ..errors import ConfigError, EnergonError, TrustError, escape_controls
 from ..format.dataset_ref import DatasetRef
-from ..format.documents.load_request import LoadRequest
+from ..format.documents.providers import LoadRequest
 from ..format.worker_pool import usable_cores
 from ..inspect.facts import path_facts
 from ..inspect.report import show_facts

@@ -12,7 +12,10 @@ from .edited_order import (
 )
 from .finite_pass import (
     FinitePass as FinitePass,
+    PrebatchedPass as PrebatchedPass,
+    SequentialPass as SequentialPass,
     pass_samples as pass_samples,
+    samples_of_batch as samples_of_batch,
 )
 from .lane_mixes import (
     GONE as GONE,
@@ -23,11 +26,6 @@ from .permutation import (
     extend_integer as extend_integer,
     mix as mix,
     permute as permute,
-)
-from .prebatched_pass import (
-    PrebatchedPass as PrebatchedPass,
-    SequentialPass as SequentialPass,
-    samples_of_batch as samples_of_batch,
 )
 from .source_order import (
     SLICES_PER_LANE as SLICES_PER_LANE,

@@ -9,7 +9,6 @@
 `memory_map.py`   files mapped into memory
 `scratch_folder.py` temporary folders that outlive no run
 `unpacked.py`     the contents of compressed files, within a ratio
-`retry.py`        repetition of reads that fail for a moment
 `shared_answers.py` answers about small files that one process got for all
 `remote_path.py`  the methods of paths for URLs of object stores
 `urls.py`         the protocols of URLs, the store of each, and errors of missing folders

@@ -14,7 +14,7 @@ from loader.compat.saved_states import SavableDatasetCheckpoint as SavableDatase
 from loader.compat.saved_states import SavableDatasetState as SavableDatasetState
 from loader.compat.saved_states import get_loader as get_loader
 from loader.compat.saved_states import get_savable_loader as get_savable_loader
-from loader.pipeline.failures.sample_name import default_get_batch_keys as default_get_batch_keys
+from loader.pipeline.failures.error_handlers import default_get_batch_keys as default_get_batch_keys
 from loader.pipeline.stages.gc import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
 from loader.training.loaders.data_loader import DataLoader as _DataLoader
 BasicDataLoader = _DataLoader

@@ -10,7 +10,6 @@
 `arrow_columns.py`    columns and values of Arrow tables
 `arrow_files.py`      batches of Parquet and Arrow files
 `arrow_rows.py`       rows of Arrow tables as samples
-`table_files.py`      the files that are one table
 ====================  ==========================================================
 
 The names are listed in ``__init__.pyi`` and imported on first use.

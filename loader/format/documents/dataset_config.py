@@ -18,8 +18,8 @@ import yaml
 
 from ...errors import ConfigError, Fault
 from .field_map import FieldMap, parse_field_map
-from .load_request import KeyFormat, checked_key_format
 from .messages import did_you_mean, short_key, short_keys, short_repr
+from .providers import KeyFormat, checked_key_format
 from .sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from .yaml_document import parse_yaml
 

@@ -13,10 +13,9 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...errors import ConfigError, StorageError
 from ..documents.dataset_files import read_shard_info
-from ..documents.load_request import given_ref
 from ..documents.messages import did_you_mean
 from ..documents.next_command import command_for_folder
-from ..documents.providers import data_path, is_record_file
+from ..documents.providers import data_path, given_ref, is_record_file
 from ..nv_meta import is_filter_name
 from ..records.record_file import open_record_path
 from .files import FilterFiles

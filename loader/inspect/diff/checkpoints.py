@@ -78,7 +78,7 @@ def compare_checkpoint_with_data(
         StorageError: A path cannot be read.
     """
     from ...format.dataset_ref import DatasetRef
-    from ...format.documents.load_request import LoadRequest
+    from ...format.documents.providers import LoadRequest
     from ...training.datasets.open_sources import open_sources
 
     state = read_run_states(before, place=place)[0]

@@ -16,8 +16,7 @@ from ...dataset.split_parts import is_excluded, runs_of_part
 from ...dataset.unprepared.tar_index import index_temporarily
 from ...errors import ConfigError, EnergonError
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.load_request import LoadRequest
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
+from ...format.documents.providers import LoadRequest, data_path, is_metadataset, is_record_file
 from ...format.index.layout import ShardEntry
 from ...format.prepare.plan import ProgressCallback
 from ...metadataset.documents.leaf_plan import LeafPlan

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.load_request import LoadRequest
+from ...format.documents.providers import LoadRequest
 from .weight_schedule import EntrySchedule
 
 Nonmatch = Literal["error", "skip", "none"]

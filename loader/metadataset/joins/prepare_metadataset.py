@@ -9,8 +9,7 @@ from contextlib import ExitStack
 from ...dataset.opening import folder_at
 from ...errors import ConfigError, Fault, FormatError, StorageError
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.load_request import LoadRequest
-from ...format.documents.providers import is_metadataset
+from ...format.documents.providers import LoadRequest, is_metadataset
 from ...storage import resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ..documents.parse import DocumentStore

@@ -9,7 +9,7 @@ from sys import float_info
 
 from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.load_request import LoadRequest
+from ...format.documents.providers import LoadRequest
 from ...format.documents.subset import SubsetRange
 from ..documents.leaf_plan import BlendStep, JoinPlan, LeafPlan
 from ..documents.spec import BlendSpec, JoinSpec, ReferenceSpec

@@ -10,9 +10,15 @@ from typing import Any
 
 from ...errors import ConfigError, Fault, StorageError
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
-from ...format.documents.load_request import LoadRequest
 from ...format.documents.messages import did_you_mean, short_key, short_repr
-from ...format.documents.providers import data_path, files_folder, is_metadataset, is_record_file, provider_of
+from ...format.documents.providers import (
+    LoadRequest,
+    data_path,
+    files_folder,
+    is_metadataset,
+    is_record_file,
+    provider_of,
+)
 from ...format.documents.subset import SampleRange
 from ...storage import EPath, resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan, LeafPlan

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, escape_controls
 from ...order import worker_share
-from ..failures.sample_name import joined_names
+from ..failures.error_handlers import joined_names
 from .dataset_methods import DatasetMethods, inherits_stage
 from .inner_datasets import inner_datasets
 from .iterated import UserRunning, warn_once

@@ -12,9 +12,18 @@ from typing import Any
 from ...errors import ConfigError, FatalSampleError, FormatError, RepeatedSampleError, StorageError, TrustError
 from ...escaped_log import get_logger
 from ...samples.hooks import default_failure_tolerance, failure_tolerance
-from .error_handlers import Failure, SampleErrorHandler, log_held, report_to, reraise_exception
-from .mistakes import FirstFailures
-from .sample_name import joined_names, keys_of_sample, places_of_sample, sources_of_sample
+from .error_handlers import (
+    Failure,
+    FirstFailures,
+    SampleErrorHandler,
+    joined_names,
+    keys_of_sample,
+    log_held,
+    places_of_sample,
+    report_to,
+    reraise_exception,
+    sources_of_sample,
+)
 
 SKIP_TOLERANCE = 20_000
 """Consecutive samples that a hook may skip before it has kept any, by default, unless the data are large."""

@@ -16,8 +16,8 @@ from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
 from ...dataset.split_parts import excluded_samples, filter_of_part, rows_of_part, samples_of_part
 from ...errors import EmptyDatasetError, FormatError
-from ...format.documents.load_request import LoadRequest, resolve_key_format
 from ...format.documents.next_command import split_hint
+from ...format.documents.providers import LoadRequest, resolve_key_format
 from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations

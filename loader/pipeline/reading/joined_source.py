@@ -16,7 +16,7 @@ from ...cached_property import cached_property
 from ...dataset.join import JoinedDataset
 from ...dataset.open_files import OpenFiles
 from ...errors import EmptyDatasetError
-from ...format.documents.load_request import LoadRequest
+from ...format.documents.providers import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder

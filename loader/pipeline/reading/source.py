@@ -17,7 +17,7 @@ from ...cached_property import cached_property
 from ...dataset.dataset import Dataset
 from ...dataset.join import Samples
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.load_request import LoadRequest
+from ...format.documents.providers import LoadRequest
 from ...format.filters.rows import FilterRows
 from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder

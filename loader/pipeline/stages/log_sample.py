@@ -10,7 +10,7 @@ from ..contract.lane import Lane
 from ..contract.pass_through import PassThroughDataset
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
-from ..failures.sample_name import keys_of_sample
+from ..failures.error_handlers import keys_of_sample
 from ..worker_identity import worker_number
 
 T = TypeVar("T")

@@ -18,9 +18,8 @@ from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
-from ..failures.error_handlers import one_line
+from ..failures.error_handlers import joined_names, keys_of_sample, one_line
 from ..failures.policy import ends_run
-from ..failures.sample_name import joined_names, keys_of_sample
 from .map import MapDataset
 
 T = TypeVar("T")

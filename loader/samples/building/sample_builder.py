@@ -13,7 +13,7 @@ from ...cached_property import cached_property
 from ...errors import SampleError, SkipSample, StorageError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.field_map import FieldMap, MissingPartError
-from ...format.documents.load_request import KeyFormat
+from ...format.documents.providers import KeyFormat
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...storage import EPath
 from ..decoding.decoder import AnyDecoder, DecodedParts, PartDecoders, SampleDecoder, whole_sample_decoder

@@ -6,7 +6,6 @@
 `clients/`           single requests
 `failures.py`        failed requests by what to do about them, and their errors
 `fetcher.py`         many requests at a time, as many as the service takes, and second ones for late ones
-`remote_file.py`     an object as a file that is read at offsets
 `object_requests.py` requests for objects, sent again when they fail, and the versions that they find
 `remote_storage.py`  a prefix as a folder of files
 `listed_folders.py`  folders that were listed once

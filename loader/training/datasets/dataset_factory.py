@@ -15,9 +15,8 @@ from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, res
 from ...pipeline.contract.dataset_methods import set_direct_loader
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.reading.decode import DecodeDataset
 from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
-from ...pipeline.reading.read import ReadDataset
+from ...pipeline.reading.read import DecodeDataset, ReadDataset
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.cook import CookingHook, full_key
 from ...pipeline.stages.map import MapDataset

@@ -13,7 +13,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ...arrays import IntArray
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.failures.sample_name import joined_names
+from ...pipeline.failures.error_handlers import joined_names
 from ...pipeline.reading.pick import PickDataset, positions_in
 from ...pipeline.reading.source import Source
 from ...samples.batching.collate import collate

@@ -16,10 +16,9 @@ from ...convert import sources
 from ...errors import ConfigError, EnergonError, StorageError
 from ...format.columns.column import read_record
 from ...format.dataset_ref import DOCUMENT_CHOICES
-from ...format.documents.load_request import LoadRequest, checked_key_format, given_ref
 from ...format.documents.messages import did_you_mean
 from ...format.documents.next_command import deciding_imports
-from ...format.documents.providers import is_metadataset
+from ...format.documents.providers import LoadRequest, checked_key_format, given_ref, is_metadataset
 from ...lazy_torch import torch
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.files import open_join

@@ -13,13 +13,12 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, SampleError, SkipSample, StateError
-from ...format.documents.load_request import ALL_PARTS
-from ...format.documents.providers import is_metadataset
+from ...format.documents.providers import ALL_PARTS, is_metadataset
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
 from ...pipeline.contract.stage import Running
-from ...pipeline.failures.sample_name import joined_names
+from ...pipeline.failures.error_handlers import joined_names
 from ...pipeline.reading.pick import excluded_positions, positions_without, replacements
 from ...pipeline.reading.source import Source
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder

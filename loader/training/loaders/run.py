@@ -13,7 +13,7 @@ from typing import Any
 from ...errors import ConfigError, EnergonError, StateError
 from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
-from ...pipeline.failures.sample_name import keys_of_sample
+from ...pipeline.failures.error_handlers import keys_of_sample
 from ...progress_bar import progress_bar
 from ..states.mix_history import MixChanges
 from ..states.mixes.differences import run_differences

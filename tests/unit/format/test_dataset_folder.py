@@ -18,7 +18,7 @@ from loader.errors import ConfigError, FormatError, StorageError
 from loader.format import worker_pool
 from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.dataset_config import format_dataset_config
-from loader.format.documents.load_request import ALL_PARTS
+from loader.format.documents.providers import ALL_PARTS
 from loader.format.documents.split_config import SplitConfig
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from loader.format.dataset_ref import DatasetRef
-from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.providers import LoadRequest
 from loader.format.documents.subset import SampleRange
 from loader.metadataset.documents.leaf_plan import Joiner, JoinMember, JoinPlan
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from loader.format.dataset_ref import DatasetRef
-from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.providers import LoadRequest
 from loader.format.prepare.plan import SplitRequest
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.samples.building.sample_builder import RawSample

@@ -1,8 +1,7 @@
 """Blend datasets by weight: shares of the items, or of their volume.
 
 ===============  =================================================================
-``dataset.py``   the stage
-``by_count.py``  its iterator if the weights are shares of the items
+``dataset.py``   the stage, and its iterator if the weights are shares of the items
 ``by_volume.py`` its iterator if they are shares of a volume
 ===============  =================================================================
 """

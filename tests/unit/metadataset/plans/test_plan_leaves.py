@@ -9,7 +9,7 @@ import pytest
 
 from loader.errors import ConfigError, StorageError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.providers import LoadRequest
 from loader.format.documents.subset import SampleRange, ShareRange
 from loader.metadataset.documents.leaf_plan import LeafPlan
 from loader.metadataset.plans import plan_leaves as plan_leaves_module

@@ -14,7 +14,7 @@ import pytest
 from loader.compat.webdataset_factory import BaseWebdatasetFactory
 from loader.errors import ConfigError, FormatError, StorageError, TrustError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.providers import LoadRequest
 from loader.format.documents.subset import SampleRange
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource

@@ -11,7 +11,7 @@ import pytest
 
 from loader.dataset.open_files import OpenFiles
 from loader.format.dataset_ref import DatasetRef
-from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.providers import LoadRequest
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.reading import sample_chunk
 from loader.pipeline.reading.dataset_source import DatasetSource

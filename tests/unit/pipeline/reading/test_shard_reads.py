@@ -19,7 +19,7 @@ import pytest
 from loader.dataset.open_files import OpenFiles
 from loader.errors import FormatError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.providers import LoadRequest
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
 from loader.pipeline.reading.shard_reads import read_coalesced

@@ -92,6 +92,11 @@ class FileInfo:
     store: str | None = field(default="", compare=False)
     is_indexed: bool = field(default=False, compare=False)
 
+    @property
+    def version(self) -> str:
+        """The ``etag``, or the time of the last change where the store makes no versions."""
+        return self.etag or str(self.mtime_ns)
+
     def shares_versions(self, other: FileInfo) -> bool:
         """Return True if both have a version, made by one store as far as that is known."""
         if not (self.etag and other.etag) or self.store is None or other.store is None:

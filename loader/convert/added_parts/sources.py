@@ -73,7 +73,7 @@ class FilesByKey(Source):
         members = ((name, file) for name, file in named if name is not None)
         for key, files in groupby(members, key=lambda member: member[0][0]):
             parts: dict[str, PartRef] = {
-                part: FileRef(os.fsencode(storage.path(file.name)), file.size_bytes, file.etag or str(file.mtime_ns))
+                part: FileRef(os.fsencode(storage.path(file.name)), file.size_bytes, file.version)
                 for (_, part), file in files
             }
             yield Row(key=key, parts=parts, origin=key)

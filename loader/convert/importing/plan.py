@@ -201,7 +201,7 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
 
 def version_of(file: FileInfo) -> tuple[str, int, str]:
     """Return name, size and version of a file."""
-    return file.name, file.size_bytes, file.etag or str(file.mtime_ns)
+    return file.name, file.size_bytes, file.version
 
 
 def _record(shard: str) -> str:

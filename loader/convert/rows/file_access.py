@@ -167,4 +167,4 @@ def file_version(path: str) -> str:
     """
     storage, name = open_parent(path)
     info = storage.stat(name)
-    return info.etag or str(info.mtime_ns)
+    return info.version

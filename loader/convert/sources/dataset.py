@@ -130,7 +130,7 @@ def _rows(  # noqa: PLR0917 - called at two places
     part_ends, key_ends, keys = index.part_ends.tolist(), index.key_ends.tolist(), index.key_bytes.tobytes()
     names = [part if part in wanted else None for part in index.part_names]
     written = [_text(os.fsencode(part)) for part in index.part_names]
-    file, changed, short = os.fsencode(path), shard.etag or str(shard.mtime_ns), _text(os.fsencode(shard.name))
+    file, changed, short = os.fsencode(path), shard.version, _text(os.fsencode(shard.name))
     for place, number in enumerate(numbers):
         key = _text(keys[key_ends[number - 1] if number else 0 : key_ends[number]])
         parts: dict[str, PartRef] = {}

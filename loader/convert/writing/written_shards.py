@@ -63,7 +63,7 @@ class ShardRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def version_of(file: FileInfo) -> tuple[int, str]:
     """Return the size and the version of a file."""
-    return file.size_bytes, file.etag or str(file.mtime_ns)
+    return file.size_bytes, file.version
 
 
 def part_name(part: int | None) -> str:

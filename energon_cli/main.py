@@ -250,8 +250,14 @@ def _name_option(error: click.UsageError, arguments: Sequence[str]) -> None:
     import shlex
     from difflib import get_close_matches
 
+    # Without their dashes, which would make short names alike: --to and --json.
     longer = [option for option in error.possibilities if option.startswith(error.option_name)]
-    near = get_close_matches(error.option_name, longer or error.possibilities, n=1, cutoff=0)[0]
+    names = {option.lstrip("-"): option for option in longer or error.possibilities}
+    alike = get_close_matches(error.option_name.lstrip("-"), names, n=1, cutoff=0 if longer else 0.5)
+    if not alike:
+        vars(error)["possibilities"] = None
+        return
+    near = names[alike[0]]
     words = [
         word.replace(error.option_name, near, 1) if _flag(word) == error.option_name else word for word in arguments
     ]

@@ -81,6 +81,7 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys: pytest.Capt
         (["--versoin"], "Did you mean: energon --version"),
         (["info"], "Missing PATH. Example: energon info /data/coco"),
         (["preview", "x", "--split", "train"], "Did you mean: energon preview x --split-parts train"),
+        (["extract", "x", "--to", "y"], "No such option '--to'.\n"),  # not --json, which shares its dashes
         (["info", "x", "--jsno"], "Did you mean: energon info x --json"),
         (["lint", "x", "--level", "all"], "'headers', 'bytes', 'decode'"),
     ],

@@ -75,7 +75,7 @@ def show_split(
 
 
 def show_split_line(console: Console, samples: Mapping[str, int], request: SplitRequest | None) -> None:
-    """Print the samples of each split part in one line, with their exact shares and those that a ratio asks for."""
+    """Print the samples of each split part in one line, with their exact shares and the requested ones."""
     asked, total = asked_shares(request) if request is not None else {}, sum(samples.values()) or 1
 
     def part(name: str, count: int) -> str:

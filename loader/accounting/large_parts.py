@@ -25,7 +25,7 @@ class LargePart(bytes):
     """A part with known first bytes and unknown rest. As bytes it is one byte, which no decoder accepts.
 
     Attributes:
-        size_bytes: Size of the part; of a compressed one that of its contents, as far as they were decompressed.
+        size_bytes: Size of the part; for a compressed part, the size of what was decompressed.
         limit: The limit that it exceeds.
         head: Its first bytes.
     """

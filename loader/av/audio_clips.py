@@ -164,7 +164,7 @@ def ranges_to_windows(ranges: Sequence[tuple[float, float]], lead: Fraction | No
 
 
 def _nearest(value: float) -> int:
-    """Round to the nearest integer, halves upwards: unlike those of round(), all steps have one length."""
+    """Round to the nearest integer, halves upwards: unlike with round(), all steps have one length."""
     return math.floor(value + 0.5)
 
 

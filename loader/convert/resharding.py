@@ -210,7 +210,7 @@ class ReshardPlan:
 
     Attributes:
         ref: A prepared dataset, a folder of tar shards without metadata, or one tar shard.
-        output: Path or URL of the new dataset, a new or empty folder, or that of an interrupted reshard.
+        output: Path or URL of the new dataset: a new or empty folder, or the folder of an interrupted reshard.
         layout: Sizes, order and split of the new shards; without a split ratio, each sample keeps its part.
         sort_by: ``"key"``, or the name of a column or value: samples are sorted by it, those without a value last.
         query: The samples.

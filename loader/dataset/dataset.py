@@ -52,7 +52,7 @@ class DatasetTraits:
 
     @property
     def are_records(self) -> bool:
-        """True if samples are lines, rows or documents of files; False for those of tar shards."""
+        """True if samples are lines, rows or documents of files; False for samples in tar shards."""
         return self.format != "webdataset"
 
     @property
@@ -62,7 +62,7 @@ class DatasetTraits:
 
     @property
     def holds_values(self) -> bool:
-        """True if the stored parts are final values, as those of Parquet files; False if they are bytes to decode."""
+        """True if the stored parts are final values, as in Parquet files; False if they are bytes to decode."""
         return self.are_records and not self.holds_lines
 
     @property
@@ -107,7 +107,7 @@ class Dataset(ABC):
 
     @abstractmethod
     def parts(self, sample: int) -> list[PartPlace]:
-        """Return the parts of a sample in their order in the shard; those of tar shards without reading their bytes.
+        """Return the parts of a sample in their order in the shard, for tar shards without reading their bytes.
 
         Raises:
             FormatError: The index or the sample's line or row is damaged.

@@ -115,7 +115,7 @@ def _index_of_file(opened: RecordFile, shard_counts: Mapping[str, int]) -> Recor
 
 
 def as_bytes(value: Any) -> bytes:
-    """Return the bytes of a part: those of a text in UTF-8, and those of other values as JSON; an array is a list."""
+    """Return the bytes of a part: a text as UTF-8, other values as JSON; an array is a list."""
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):

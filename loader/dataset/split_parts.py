@@ -119,7 +119,7 @@ def rows_of_part(dataset: Dataset, kept: FilterRows, split_part: str) -> list[ra
 
 
 def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
-    """Return the numbers of the samples of a split part in runs of neighbours, without those of excluded shards.
+    """Return the numbers of the samples of a split part in runs of neighbours, without excluded shards.
 
     Raises:
         ConfigError: There is no such part, or its filter is missing.

@@ -72,7 +72,7 @@ def remove_left_files(storage: Storage, *, of_running: bool = False) -> None:
 
     Args:
         storage: The folder.
-        of_running: Also those of processes that run on this machine, which are workers of this run.
+        of_running: Also files of processes that run on this machine, which are workers of this run.
     """
     for name in left_files(storage):
         if of_running or not _is_running(process_of_partial(name)):

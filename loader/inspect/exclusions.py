@@ -151,7 +151,7 @@ def _report(
 
 
 def _narrowed(one: ChosenSamples, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
-    """Return those of the chosen samples that a lint finds broken, or that are copies."""
+    """Return the chosen samples that a lint finds broken, or that are copies."""
     found = one.numbers
     if request.lint and len(found):
         found = np.intersect1d(found, _broken(one.opened, request, on_progress))
@@ -263,7 +263,7 @@ class ListedExclusions:
 
     Attributes:
         path: The dataset.
-        samples: Number of samples that the split file excludes, those of whole shards included.
+        samples: Number of samples that the split file excludes, whole shards included.
         shards: Whole shards that the split file excludes.
         filters: Filter → number of samples that it keeps.
         exclusions: The entries of the journal, the oldest first.

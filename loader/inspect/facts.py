@@ -250,7 +250,7 @@ def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
 
 
 def record_facts(storage: Storage, name: str) -> dict[str, Any]:
-    """Return the facts about a file of samples, under the keys that those of a dataset have.
+    """Return the facts about a file of samples, under the same keys as for a dataset.
 
     Raises:
         FormatError: The file is damaged, or its index is missing.
@@ -289,7 +289,7 @@ def _record_parts(file: RecordFile) -> list[dict[str, Any]]:
 
 
 def median_bytes(file: RecordFile) -> int:
-    """Return the median size of samples; of many samples, that of runs spread evenly over the file.
+    """Return the median size of samples; for many samples, of runs spread evenly over the file.
 
     Only the pages of the index that describe these runs are read.
     """

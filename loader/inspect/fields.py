@@ -259,7 +259,7 @@ def _flat(array: Any) -> Any:
 
 
 def _range_of(array: Any) -> tuple[float, float] | None:
-    """Return the smallest and the largest number of an array; of a large array, those of a sample."""
+    """Return the smallest and the largest number of an array, for a large array in a sample of it."""
     try:
         some = _flat(array)
         with contextlib.suppress(AttributeError, TypeError, RuntimeError):

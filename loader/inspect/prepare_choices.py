@@ -88,7 +88,7 @@ class OpenChoices:
 
     @property
     def proposed_split(self) -> SplitRequest:
-        """The split to propose: that of the shards' names, or 8,1,1; a single shard is all train."""
+        """The split to propose: from the shards' names, or 8,1,1; a single shard is all train."""
         if self.detected_split:
             return SplitRequest(parts=self.detected_split)
         is_single = len(self.sizes) == 1 and self.by_samples is None

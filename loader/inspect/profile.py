@@ -133,7 +133,7 @@ def _started(path: Path) -> tuple[int, int]:
 
 
 def _events_of(stats: Path, number: int, name: str) -> list[dict[str, Any]]:
-    """Return the events of a loader's trace, as those of a process of the common trace."""
+    """Return the events of a loader's trace, as a process of the common trace."""
     path = stats.with_name(stats.name.replace(".stats.json", ".trace.json"))
     events: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     for event in events:

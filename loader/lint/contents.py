@@ -57,7 +57,7 @@ class SampleLint:
     """Check samples one by one; picklable.
 
     Attributes:
-        check: The check of a sample's parts; None runs only those of the rules.
+        check: The check of a sample's parts; None runs only the checks of the rules.
         required: Parts whose absence the check of the headers reports.
         with_lines: Check that lines are JSON objects, too; otherwise the check of the whole file has done so.
     """

@@ -101,7 +101,7 @@ class LintRule(Rule):
     while its data is opened, decoded or scanned.
 
     Attributes:
-        kinds: Kinds of data for which the rule holds; by default those of its group.
+        kinds: Kinds of data for which the rule holds; by default the kinds of its group.
         of_dataset: Check of a dataset as a whole.
         of_shard: Check of the headers of a tar shard.
         of_sample: Check of the contents of a sample, at level ``decode``; for rules of the group ``Samples``.

@@ -140,7 +140,7 @@ class _Lint(RunningLint):
             self._decode(headers.open, [shard for shard in shards if shard.name not in stale], check, config)
 
     def check_tars(self, tars: TarFolder) -> None:
-        """Check the headers of all shards, then the samples of those that are whole."""
+        """Check the headers of all shards, then the samples of whole shards."""
         self._numbers = {shard.name: number for number, shard in enumerate(tars.shards)}
         self.shards = len(tars.shards)
         if not tars.is_file:

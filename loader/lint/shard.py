@@ -20,7 +20,7 @@ _CHUNK = 4 * 1024 * 1024
 
 
 def compare_file(storage: Storage, shard: ShardEntry) -> tuple[FileInfo | None, list[Finding]]:
-    """Return the file of a shard, None if there is none, and the findings about changes since it was indexed."""
+    """Return the file of a shard, None if it is missing, and the findings about changes since it was indexed."""
     name = shard.name
     try:
         now = storage.stat(name)

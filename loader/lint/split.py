@@ -27,7 +27,7 @@ def _check_filters(dataset: Dataset) -> Iterator[Finding]:
 
 
 def check_split(dataset: Dataset) -> Iterator[Finding]:
-    """Check the split against the shards of the dataset and those on disk."""
+    """Check the split against the shards of the dataset and on disk."""
     try:
         split = dataset.documents.split
     except ConfigError as error:

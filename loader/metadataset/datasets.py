@@ -1,4 +1,4 @@
-"""List the datasets that paths name: folders, files, tar shards that are not prepared, and those of metadatasets."""
+"""List the datasets that paths name: folders, files, unprepared tar shards, and the datasets of metadatasets."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
     part of the condition has no sample of which it is known to be true; one of the datasets must have them all.
 
     Args:
-        datasets: The datasets; their split parts replace that of the query.
+        datasets: The datasets; their split parts replace the query's.
         query: The choice.
         at: The path that names them, for messages.
 

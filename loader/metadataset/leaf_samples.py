@@ -167,7 +167,7 @@ def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
 
 @contextmanager
 def named_by(leaf: LeafPlan, file: str) -> Iterator[None]:
-    """Add the place that references a leaf to the errors of a block; those of a join name theirs.
+    """Add the place that references a leaf to the errors of a block; errors of a join name their place already.
 
     Args:
         leaf: The leaf; without a place, the errors stay as they are.

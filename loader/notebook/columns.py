@@ -65,7 +65,7 @@ class Columns(Mapping[str, npt.NDArray[Any]]):
         return joined
 
     def opened(self, name: str) -> list[tuple[Column, IntArray | None]]:
-        """Return a column of each dataset, and the numbers of the samples; errors are those of ``[name]``."""
+        """Return a column of each dataset, and the numbers of the samples; for errors see ``[name]``."""
         indexes = self.indexes()
         if not indexes:
             raise ConfigError(f"there is no column {name!r}: the metadataset has no datasets")

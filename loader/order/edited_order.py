@@ -35,7 +35,7 @@ class MixHistory:
     batches: tuple[int, ...]
 
     def mixes(self, weights: Sequence[float], schedule: WeightSchedule | None = None) -> tuple[Mix, ...]:
-        """Return all mixes; the weights and the schedule are those of the present one."""
+        """Return all mixes; the weights and the schedule belong to the present one."""
         return (*self.earlier, Mix(self.origins, tuple(weights), schedule))
 
     def ends_of(self, lane: int) -> tuple[int, ...]:

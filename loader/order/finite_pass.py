@@ -85,7 +85,7 @@ class _Layout:
 
 
 class _PrebatchedLane:
-    """The micro-batches of a lane: first those of its own samples, then its share of the rest."""
+    """The micro-batches of a lane: first from its own samples, then its share of the rest."""
 
     def __init__(self, order: PrebatchedPass, parts: _Layout, number: int, *, length: int) -> None:
         self.length = length

@@ -112,7 +112,7 @@ _MIN_LOWER_HALF = np.uint64(
 
 
 def epoch_seeds(seed: int, epochs: int) -> npt.NDArray[np.int64]:
-    """Return a seed for each epoch. The seeds of a longer run start with those of a shorter one.
+    """Return a seed for each epoch. The seeds of a longer run start with the seeds of a shorter one.
 
     Args:
         seed: Seed of the run, at least 0.

@@ -97,7 +97,7 @@ class SourceOrders:
 
         Args:
             source: Shape (m,): the source of each stream.
-            lane: The lane, or that of each stream.
+            lane: The lane, or the lane of each stream.
             position: Shape (m,): positions in that stream, from 0, without end.
 
         Returns:
@@ -156,7 +156,7 @@ class SourceShuffle:
 
         Args:
             source: The source of each sample.
-            lane: The lane, or that of each sample.
+            lane: The lane, or the lane of each sample.
             cycle: The cycle in which the lane got the sample; a single one if it is the same for all.
             place: The sample's place among those that the lane got in that cycle.
             length: Number of samples that the lane got.

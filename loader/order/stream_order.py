@@ -1,4 +1,4 @@
-"""The interface of an order: each lane is a stream of samples, of which any range can be located."""
+"""The interface of an order: each lane is a stream of samples, and any range of it can be located."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def worker_share(samples: Sequence[int], repetitions: Sequence[float], *, worker
     Args:
         samples: Number of samples of each source.
         repetitions: How often a sample of each source comes in an epoch; a fraction of a sample is dropped.
-        worker: The worker, among those of all ranks.
+        worker: The worker, among the workers of all ranks.
         workers: Number of these workers.
 
     >>> [worker_share((100, 40), (1, 1), worker=worker, workers=3) for worker in range(3)]
@@ -304,7 +304,7 @@ class BlendedLane:
     def window_of(self, position: int) -> tuple[int, int] | None:
         """Return the first position and the end of the window at a position; None if windows of sources interleave.
 
-        The samples of a window are those of some whole slices: neighbours in their shards.
+        A window holds the samples of some whole slices: neighbours in their shards.
         """
         if self._blend is not None or not isinstance(self._streams, SourceOrders):
             return None

@@ -29,7 +29,7 @@ def is_worker_thread() -> bool:
 
 
 def worker_number() -> int | None:
-    """Return the number of this worker among those of its rank; None in the rank's own process."""
+    """Return the number of this worker among the workers of its rank; None in the rank's own process."""
     if _thread.worker is not None:
         return _thread.worker
     info = torch.utils.data.get_worker_info()

@@ -276,7 +276,7 @@ _thread = _Thread()
 
 
 def separate_hook_context() -> None:
-    """Let the hooks of this thread have a context of their own, apart from that of the process."""
+    """Let the hooks of this thread have a context of their own, apart from the process's."""
     _thread.slot = [None]
 
 

@@ -90,7 +90,7 @@ def add_source_info(sample: T, *source_infos: SourceInfo) -> T:
 
 
 def get_source_info(sample: Any) -> list[SourceInfo] | None:
-    """Return the sources of a sample or batch, or of all samples of a list; None if there are none.
+    """Return the sources of a sample or batch, or of all samples of a list; None if it has no sources.
 
     >>> get_source_info({"txt": "a cat"}) is None
     True

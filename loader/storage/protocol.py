@@ -41,7 +41,7 @@ def raise_storage_error(action: str, path: str, error: OSError) -> NoReturn:
 
 
 def check_name(name: str, *, folder: str) -> None:
-    """Check that a name is that of a file in its folder: names come from datasets, which may be hostile.
+    """Check that a name leads to a file in its folder: names come from datasets, which may be hostile.
 
     Raises:
         StorageError: It leads out of the folder, or no file can have it.

@@ -41,7 +41,7 @@ class Answers:
         self.found: dict[tuple[Any, ...], Answer] = {} if found is None else found
 
     def ask(self, question: tuple[Any, ...], read: Callable[[], _R]) -> _R:
-        """Return the recorded answer, or that of the files."""
+        """Return the recorded answer, or the answer of the files."""
         if not self.records and question in self.found:
             return self.found[question]  # type: ignore[return-value]  # a question has answers of one type
         answer = read()
@@ -54,7 +54,7 @@ _here: ContextVar[Answers | None] = ContextVar("energon_answers", default=None)
 
 
 def answers_here() -> Answers | None:
-    """Return the record that stores opened here take part in; None if there is none."""
+    """Return the record that stores opened here take part in; None if answers are not shared."""
     return _here.get()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import shlex
@@ -138,6 +139,22 @@ def test_a_killed_run_is_named_by_all_commands_and_continued_by_their_line(
     assert unfinished(output) == []
     assert energon("info", output, "--json").json["samples"] == SAMPLES
     assert "W010" not in energon("lint", output, "--level", "headers").out
+
+
+def test_ctrl_c_between_the_start_of_workers_and_their_results_leaves_no_files(
+    files: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = work / "output"
+
+    def interrupted(_results: object) -> None:
+        while not unfinished(output):
+            time.sleep(0.001)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("loader.convert.importing.run.closing", interrupted)
+    assert main(import_of(files, files, output)) == 130
+    assert multiprocessing.active_children() == []
+    assert unfinished(output) == []
 
 
 def test_ctrl_c_removes_unfinished_files_and_names_the_line_that_continues(

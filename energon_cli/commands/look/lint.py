@@ -144,7 +144,7 @@ def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintRepor
     """Check a path, with a progress bar.
 
     Raises:
-        click.UsageError: The split parts are not those of the dataset.
+        click.UsageError: The dataset has no such split parts.
     """
     from loader.errors import ConfigError
     from loader.inspect import run_lint

@@ -1,4 +1,4 @@
-"""Recognize coordinates in parts of unknown layouts, so that they keep their picture, and move those of COCO."""
+"""Recognize coordinates in parts of unknown layouts, so that they keep their picture, and move COCO's coordinates."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Coordinates(NamedTuple):
 
 
 def find_coordinates(name: str, data: bytes) -> Coordinates | None:
-    """Return the first coordinates in a part that look like those of a picture, absolute ones before relative ones.
+    """Return the first coordinates in a part that look like positions in a picture, absolute ones before relative ones.
 
     Args:
         name: Name of the part.
@@ -128,7 +128,7 @@ def _is_name(name: str) -> bool:
 
 
 def _numbers(value: Any) -> list[float]:
-    """Return all numbers in a value; those of a text only if it has no other words."""
+    """Return all numbers in a value; a text counts only if it has no other words."""
     if isinstance(value, bool) or value is None:
         return []
     if isinstance(value, int | float):
@@ -148,7 +148,7 @@ _WIDTH, _HEIGHT, _AREA = "width", "height", "area"
 
 
 def is_moved(name: str) -> bool:
-    """Return True if :func:`move_document` moves the values of this name: those of COCO and COCO-WholeBody.
+    """Return True if :func:`move_document` moves the values of this name, which COCO or COCO-WholeBody defines.
 
     >>> is_moved("bbox"), is_moved("lefthand_kpts"), is_moved("face_box"), is_moved("boxes")
     (True, True, True, False)

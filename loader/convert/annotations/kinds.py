@@ -48,7 +48,7 @@ def annotation_kind(path: str) -> AnnotationKind | None:
 
 
 def is_annotation_list(path: str) -> bool:
-    """Return True for a file of many annotations; False for that of one document, which may be a part of a sample."""
+    """Return True for a file of many annotations; False for a single document, which may be a part of a sample."""
     kind = annotation_kind(path)
     if kind is None or kind in ("coco", "vqa"):
         return kind is not None

@@ -55,7 +55,7 @@ class Motion(NamedTuple):
         return x * self.target[0] / width, y * self.target[1] / height
 
     def mask(self, mask: Mask) -> Mask:
-        """Return a mask of the target's size; each pixel is that of the nearest one."""
+        """Return a mask of the target's size, resized by nearest pixels."""
         picture = Image.fromarray(mask.astype(np.uint8))
         if self.orientation in TRANSPOSES:
             picture = picture.transpose(TRANSPOSES[self.orientation])

@@ -90,7 +90,7 @@ class ExportReport:
 def export_samples(request: ExportRequest, on_progress: Callable[[int, int], None] | None = None) -> ExportReport:
     """Copy samples out of datasets; after an error or a kill, nothing has the name of the output.
 
-    Samples of several datasets follow one another. The names of their shards then begin with those of the datasets.
+    Samples of several datasets follow one another. The names of their shards then begin with the dataset's name.
 
     Args:
         request: What to copy.

@@ -108,7 +108,7 @@ class FolderLayout:
     extensions: Sequence[str] = ()
 
     def split_of(self, names: Sequence[str]) -> str:
-        """Return the split part of a folder; an empty text where there are none."""
+        """Return the split part of a folder; an empty text without split parts."""
         if self.split_depth is None:
             return ""
         return _split_at(names, self.split_depth) or NO_SPLIT

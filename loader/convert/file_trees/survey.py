@@ -57,7 +57,7 @@ class TreeSurvey:
         kind: Samples are groups of ``"files"``, rows of ``"tables"``, which pyarrow reads alone and as a whole, or in
             ``"tars"``, or ``"documents"`` of texts and pictures in lines of JSON.
         tables: Tables whose rows are samples, among files; empty for groups of files.
-        tars: Tars whose samples are those of the tree.
+        tars: Tars that hold the samples of the tree.
         about: What becomes of files about the data: they are parts, where there are few others, or left out.
         grouping: What the files of a sample share.
         folders: The meaning of the names of folders.

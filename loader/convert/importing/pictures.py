@@ -269,7 +269,7 @@ class _Conversion:
 
 
 def _orientation_of_mask(mask: Image.Image, picture: PictureChange) -> int:
-    """Return the orientation of a mask: that of its picture, if it was drawn on the pixels as they are stored."""
+    """Return the orientation of a mask: its picture's, if it was drawn on the pixels as they are stored."""
     width, height = picture.stored
     is_upright = (mask.width > mask.height) != (width > height) and picture.orientation >= 5
     return 1 if is_upright or not picture.is_turned else picture.orientation

@@ -26,7 +26,7 @@ class ImportPlan:
 
     Attributes:
         sources: The sources, in the order of their samples.
-        output: Path or URL of the dataset, a new or empty folder, or that of an interrupted import.
+        output: Path or URL of the dataset: a new or empty folder, or the folder of an interrupted import.
         layout: How samples are divided into shards and split parts.
         pictures: What is done with pictures.
         workers: Number of worker processes; at least 1.
@@ -178,7 +178,7 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
         samples: Number of samples in each file.
         read_bytes: Bytes of the parts of these samples, as they were read.
         failures: The rows that failed.
-        changed: What was changed or lost in pictures and their documents → number of those.
+        changed: What was changed or lost in pictures and their documents → how often.
         first_changed: The same → place of the first row.
     """
 
@@ -191,7 +191,7 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
     first_changed: dict[str, str] = {}
 
     def is_valid(self, digest: str, storage: Storage) -> bool:
-        """Return True if the files are those of the same rows, and have not changed since."""
+        """Return True if the files hold the same rows, and have not changed since."""
         if self.digest != digest:
             return False
         return all(

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
+from traceback import clear_frames
 
 import msgspec
 
@@ -104,6 +105,8 @@ def _leaving_no_files(storage: Storage) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
+        # Workers end when their generator is closed, which the frames of an interrupted call still hold.
+        clear_frames(error.__traceback__)
         remove_left_files(storage, of_running=True)
         if isinstance(error, KeyboardInterrupt):
             error.add_note(f"{storage.path('')}: {left_sentence(storage)}; {continuing(storage)}")
@@ -111,7 +114,7 @@ def _leaving_no_files(storage: Storage) -> Iterator[None]:
 
 
 def write_failures(storage: Storage, failures: Sequence[FailedRow]) -> None:
-    """Write the list of failed rows; remove that of an earlier run if there are none."""
+    """Write the list of failed rows; if no row failed, remove the list of an earlier run."""
     storage.remove(FAILURES_FILE)
     if failures:
         with storage.create(FAILURES_FILE) as file:
@@ -127,7 +130,7 @@ def _listed(plan: ImportPlan, on_progress: ProgressCallback | None) -> AbstractC
 
 
 def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
-    """Check that a folder is new, empty, or that of an interrupted import.
+    """Check that a folder is new or empty, or belongs to an interrupted import.
 
     Args:
         output: The folder.

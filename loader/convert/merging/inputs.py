@@ -106,7 +106,7 @@ def _folder_names(paths: Sequence[str]) -> list[str]:
 
 
 def merged_files(inputs: Sequence[MergeInput]) -> dict[str, bytes]:
-    """Return the files of ``.nv-meta`` that describe samples, which are those of all inputs.
+    """Return the files of ``.nv-meta`` that describe samples, and are the same in all inputs.
 
     Returns:
         Name → contents: ``dataset.yaml`` and the Python files that it names; empty if no input has one.

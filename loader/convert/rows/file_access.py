@@ -127,7 +127,7 @@ def _real_roots(roots: Sequence[str]) -> list[str]:
 def data_folder(path: str) -> str:
     """Return the folder that the paths in a table or an annotation file may name files of, by default.
 
-    It is that of the file, or the one above if the former is named after annotations.
+    It is the file's folder, or the folder above if that is named after annotations.
 
     >>> data_folder("/data/t.csv"), data_folder("/coco/annotations/instances_val2017.json")
     ('/data', '/coco')

@@ -71,7 +71,7 @@ class ValueRef(msgspec.Struct, frozen=True, array_like=True, tag="value"):
 
     Attributes:
         data: The bytes.
-        layout: ``"coco"`` for JSON whose coordinates are known to be those of COCO, so that they follow the picture.
+        layout: ``"coco"`` for JSON with COCO's coordinates, so that they follow the picture.
     """
 
     data: bytes

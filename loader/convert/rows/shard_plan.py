@@ -23,7 +23,7 @@ class ShardLayout:
         samples_per_shard: Most samples of a shard.
         split_ratio: Share of each split part; None keeps the splits of the source.
         shuffle_seed: Seed of the order of rows; None keeps their order.
-        order: The rows in the order to keep, shape (n,); None for that of the source.
+        order: The rows in the order to keep, shape (n,); None for the order of the source.
     """
 
     shard_bytes: int = 10**9

@@ -104,7 +104,7 @@ class FilesSource(Source):
         )
 
     def survey(self) -> TreeSurvey:
-        """Return what the samples are; of several tars, those of the last.
+        """Return what the samples are; for several tars, the samples of the last.
 
         Raises:
             ConfigError: It is unclear.
@@ -221,7 +221,7 @@ class _TreeRows:
                 yield folder, kept
 
     def _divided(self, folder: str, files: SortedFiles) -> tuple[list[str], list[tuple[str, str]]]:
-        """Return the files that are parts, and those that are left out with reasons; count those of tables as used."""
+        """Return the files that are parts, and the files left out with reasons; count files of tables as used."""
         takes_about = self._survey.about == "parts"
         kept, about = (sorted(files.parts + files.about), []) if takes_about else (files.parts, files.about)
         left = [*((name, "L103") for name in (*files.tables, *files.archives)), *((name, "L102") for name in about)]
@@ -302,7 +302,7 @@ class _TreeRows:
         self._listing.notes.append(f"the samples are the {count:,} rows of {table}{named_files}")
 
     def _leave_rows(self, account: Account, folder: str) -> None:
-        """Count the rows that a table has left out; its files are those of the tree."""
+        """Count the rows that a table has left out; its files are in the tree."""
         for entry in account.left_out:
             if entry.unit == "rows":
                 self._account.lose("rows", entry.reason, join_names(folder, entry.example), count=entry.count)

@@ -33,7 +33,7 @@ class ListedPictures:
         self._first_missing = ""
 
     def add(self, parts: Iterable[PartRef]) -> None:
-        """Add the pictures of a row; those of URLs are ignored."""
+        """Add the pictures of a row; URLs are ignored."""
         for part in parts:
             if not isinstance(part, FileRef) or is_url(os.fsdecode(part.path)):
                 continue

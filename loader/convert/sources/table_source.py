@@ -171,7 +171,7 @@ class TextTableSource(TableSource):
         """Open the file; yield the names of its columns (none for JSONL) and its records.
 
         Args:
-            layout: What becomes of the columns: those of numbers are converted for the object of JSON.
+            layout: What becomes of the columns: numbers are converted for the object of JSON.
             listing: Gets notes on how the file was read.
         """
         notes = listing.notes if listing is not None else []

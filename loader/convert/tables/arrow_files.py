@@ -187,7 +187,7 @@ class ParquetTable(ArrowTable):
 
 
 class ArrowFile(ArrowTable):
-    """An Arrow file, in the IPC format (Feather, version 2) or in that of streams.
+    """An Arrow file, in the IPC format (Feather, version 2) or in the streaming format.
 
     Args:
         path: The file, or its URL; a local one is mapped into memory.

@@ -195,7 +195,7 @@ class TableColumn:
 
     @property
     def type(self) -> ColumnType:
-        """Type of the values; that of nearly all where a table has several."""
+        """Type of the values; the type of nearly all values where a table has several."""
         if self._type is not None:
             return self._type
         if not self.known:

@@ -262,7 +262,7 @@ class RowMaker:
         return Row(key=f"{self._prefix}{number:0{_DIGITS}d}", parts={part: FaultRef(reason, hint=hint)}, origin=origin)
 
     def _media_parts(self, part: PartColumns, values: Mapping[str, Any], cell: CellOf | None) -> dict[str, PartRef]:
-        """Return the pictures or other files of a column: none, one, or those of a list."""
+        """Return the pictures or other files of a value: none, one, or all of a list."""
         value = values.get(part.columns[0])
         if not part.is_list:
             return {} if is_empty(value) else self._medium(part, part.name, value, cell, None)

@@ -288,7 +288,7 @@ class DelimitedReader:
         return fields if needs_quotes or self._quotes_all or not self._is_tsv else None
 
     def _lines_of_record(self, line: str, literal: list[str], taken: list[str]) -> Iterator[str]:
-        """Yield a line and those after it that an open quote may contain; not one that is a record itself."""
+        """Yield a line and the lines after it that an open quote may contain; not a line that is a record itself."""
         yield line
         size = len(line)
         while size < _MAX_FIELD and (following := self._read_line()):

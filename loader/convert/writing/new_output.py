@@ -151,7 +151,7 @@ def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_
 
 
 def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource, *, final: str) -> None:
-    """Create a shard of a dataset in a new folder; the time of change of a copy is that of the copy.
+    """Create a shard of a dataset in a new folder; a copy has the time at which it was made.
 
     Args:
         folder: The dataset.

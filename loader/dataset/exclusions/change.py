@@ -193,7 +193,7 @@ def exclude_names(
 
 
 def undo_exclusion(folder: Dataset) -> Exclusion | None:
-    """Undo the last exclusion of the journal, and return it; None if there is none.
+    """Undo the last exclusion of the journal and return it; None if the journal is empty.
 
     Entries that others have removed from the split file meanwhile stay removed.
 

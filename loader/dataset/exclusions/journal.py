@@ -35,7 +35,7 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         split_file: Name in ``.nv-meta`` of that file; empty for a filter.
         filter: Name of the filter that it changed; empty for a split file.
         replaced: The filter existed before; its earlier files have ``.bak`` at the end of their names.
-        group: The same text in all datasets of which one command excluded samples; empty for a command on one dataset.
+        group: The same text in all datasets in which one command excluded samples; empty for a command on one dataset.
     """
 
     at: str

@@ -1,6 +1,6 @@
 """Conditions on the values of samples, such as ``tokens > 2048 and jpg.width >= 512``.
 
-A condition is an expression in the syntax of Python, of which a few forms are allowed, with names of values as in
+A condition is an expression in a subset of Python's syntax, with names of values as in
 :mod:`..documents.value_name`. It is evaluated on numpy arrays, and nothing of it is run as code. Comparisons with a
 missing value are unknown, as in SQL: a sample is chosen only if the whole condition is known to be true.
 """
@@ -105,7 +105,7 @@ class Condition:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the values of the condition, sorted: those of columns, or others."""
+        """Names of the values of the condition, sorted: columns or others."""
         called = {node.func for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
         names = (
             self._name(node.id) for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node not in called
@@ -123,7 +123,7 @@ class Condition:
         return tuple(sorted({str(one.value) for call in calls for one in call.args if isinstance(one, ast.Constant)}))
 
     def holds(self, source: ValuesOf, samples: int) -> _Bools:
-        """Return True for the samples of which the condition is known to be true, shape (samples,).
+        """Return True for the samples for which the condition is known to be true, shape (samples,).
 
         Args:
             source: Looks up the values of these samples.

@@ -89,7 +89,7 @@ def only_value(text: str, existing: Sequence[ValueName], *, at: str, known: Iter
         text: The name.
         existing: The values that it may mean and that samples have.
         at: The dataset, for messages.
-        known: Names of other values, of which the message suggests a similar one.
+        known: Names of other values, from which the message suggests a similar one.
 
     Raises:
         UnknownValueError: No sample has such a value.

@@ -14,7 +14,7 @@ _COLUMNS = ("key", "__key__", "sample", "name")
 
 
 def keys_and_origins(path: str, *, column: str | None = None) -> tuple[list[str], dict[str, list[KeyOrigin]]]:
-    """Return the keys of a file, and of those of a quarantine file the datasets in which they are meant.
+    """Return the keys of a file; a quarantine file also names the dataset of each key.
 
     Args:
         path: As for :func:`keys_of_file`.

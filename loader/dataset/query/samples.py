@@ -94,7 +94,7 @@ def read_keys(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _of_parts(folder: Dataset, query: SampleQuery, within: range) -> IntArray:
-    """Return the samples of the split parts that the filter of the query, and those of the parts, keep."""
+    """Return the samples of the split parts that the query's filter and the filters of the parts keep."""
     pieces = []
     for part in query.split_parts or (None,):
         if part is None:
@@ -255,12 +255,12 @@ def origin_of_row(row: Mapping[str, Any]) -> KeyOrigin | None:
 
 
 def keys_of_folder(keys: Iterable[str], origins: KeyOrigins, folder: Dataset) -> tuple[str, ...]:
-    """Return the keys that are meant in a dataset: those of it, and those without an origin."""
+    """Return the keys that are meant in a dataset: its own keys, and keys without an origin."""
     return tuple(key for key in keys if key not in origins or any(origin.is_of(folder) for origin in origins[key]))
 
 
 def foreign_keys_error(origins: KeyOrigins, *, at: str) -> ConfigError:
-    """Return the error about keys none of which is of the datasets that are named.
+    """Return the error about keys that are in no named dataset.
 
     Args:
         origins: The datasets of the keys.

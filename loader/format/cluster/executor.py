@@ -1,4 +1,4 @@
-"""Run a function over many items in an executor, in the order in which results arrive; open that of a Dask cluster."""
+"""Run a function over many items in an executor, as results arrive; open a Dask cluster's executor."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def read_record(storage: Storage, name: str) -> ColumnRecord:
 
 
 def value_of_column(storage: Storage, name: str) -> str:
-    """Return the name of the value that a column has, which writes it again; that of the column if it is not known."""
+    """Return the name of the value that a column holds, or the column's name if the value is not known."""
     try:
         record = read_record(storage, name)
     except EnergonError:

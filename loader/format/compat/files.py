@@ -239,7 +239,7 @@ def stale_compat_files(
         storage: The dataset.
         earlier: The shards as last indexed.
         now: Name of each present shard, and True if it has not changed since then.
-        rewritten: True if new compat files replace those of the present shards.
+        rewritten: True if new compat files replace the files of the present shards.
         tar_files: The visible ``.tar`` and ``.tar.idx`` files.
     """
     names = frozenset(name for name, _ in now)

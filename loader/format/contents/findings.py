@@ -104,11 +104,11 @@ class Contents:
         return tuple(dict.fromkeys(value for of_part in self.structures.values() for each in of_part for value in each))
 
     def json_example(self) -> dict[str, Any] | None:
-        """Return the merged ``json`` part, or that of another name; None without one."""
+        """Return the merged ``json`` part, or the merged part of another name; None without one."""
         return next((self.documents[name] for name in ("json", "jsn", *self.documents) if name in self.documents), None)
 
     def part_kinds(self) -> dict[str, Kind]:
-        """Return the kind of each part: the most frequent one, but that of pictures, sound or video before others."""
+        """Return the kind of each part: the most frequent one, but pictures, sound or video before others."""
         return {
             name: max(kinds, key=lambda kind, of=kinds: (kind.kind in MEDIA_KINDS, of[kind][0]))  # type: ignore[misc]
             for name, kinds in self.kinds.items()

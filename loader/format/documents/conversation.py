@@ -96,7 +96,7 @@ def conversation_turns(value: object, *, images: int | None = None, videos: int 
             content is text with placeholders ``<image>``, ``<video>`` and ``<audio>``, or a list of ``{"type": "text",
             "text": …}``, ``{"type": "image"}`` and so on; the type may be missing. A list of turns is returned as it
             is.
-        images: Number of images; None compares no numbers with those of the places.
+        images: Number of images; None does not compare it with the number of places.
         videos: Number of videos. Without images, places of images are theirs.
         audios: Number of sounds.
 
@@ -217,7 +217,7 @@ class _Reader:
 
 
 def _place_images(turns: list[Turn], places: Sequence[int], images: int) -> None:
-    """Check that the places are those of all images; without any place, put the images before the first question."""
+    """Check that each image has a place; without any place, put the images before the first question."""
     if not places and images:
         first = next((turn for turn in turns if turn.role == "user"), None)
         if first is None:

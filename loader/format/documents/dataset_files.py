@@ -100,7 +100,7 @@ def _parse(data: bytes, *, file: str) -> dict[str, int]:
 
 
 def check_shard_names(names: Iterable[str]) -> None:
-    """Check that each name is that of a shard inside the dataset, relative to it.
+    """Check that each name is the relative path of a shard inside the dataset.
 
     Raises:
         ValueError: A name leads elsewhere. Files are read, and written next to them, by these names.

@@ -102,7 +102,7 @@ def _as_argument(path: str) -> str:
 
 
 def new_folder_for(path: str) -> str:
-    """Return a folder for the dataset that is imported from a path: new, or that of an interrupted import."""
+    """Return a folder for the dataset imported from a path: a new one, or the folder of an interrupted import."""
     source = _as_argument(path)
     parent, name = os.path.split(source)
     stem = name if os.path.isdir(source) else name.partition(".")[0] or name

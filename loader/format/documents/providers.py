@@ -37,7 +37,7 @@ class LoadRequest:
     Attributes:
         ref: A prepared dataset's folder, a file of samples or a metadataset; paths are absolute, or URLs.
         split_part: Part of the split: ``"train"``, ``"val"`` … or :data:`ALL_PARTS`.
-        subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
+        subflavors: Labels of all samples; they win over the labels in ``dataset.yaml``.
         epochs_together: ``shuffle_over_epochs_multiplier``.
         filter: Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
         subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
@@ -45,7 +45,7 @@ class LoadRequest:
         sample_type: Expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``.
         options: Other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
             ``sample_loader``, ``part_filter``, and those of the user's dataset class that the file names.
-        key_format: Form of ``__key__``; None for that of ``dataset.yaml`` or of the environment.
+        key_format: Form of ``__key__``; None takes the form of ``dataset.yaml`` or of the environment.
     """
 
     ref: DatasetRef
@@ -85,7 +85,7 @@ def given_ref(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
         choices: The other attributes of the reference.
 
     Raises:
-        ConfigError: The path is that of a single file or a metadataset.
+        ConfigError: The path leads to a single file or a metadataset.
     """
     ref = DatasetRef(os.fspath(path), **choices)
     if folder is None:
@@ -123,7 +123,7 @@ def checked_key_format(value: object, *, source: str) -> KeyFormat:
 
 
 def resolve_key_format(argument: KeyFormat | None, of_dataset: KeyFormat | None) -> KeyFormat:
-    """Return the form of keys: that of the argument, of ``dataset.yaml``, or of ``ENERGON_KEY_FORMAT``, in this order.
+    """Return the form of keys from the argument, ``dataset.yaml`` or ``ENERGON_KEY_FORMAT``, in this order.
 
     Without any of them keys have the form ``"shard/key"``.
 

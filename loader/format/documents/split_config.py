@@ -48,7 +48,7 @@ class SplitConfig:
     sample_filters: Mapping[str, str] = field(default_factory=dict)
 
     def samples_of(self, part: str, samples: int, *, shard: str = "", file: str = "") -> range:
-        """Return the numbers, within a shard of so many samples, of those that belong to a part of it.
+        """Return the numbers of the samples, within a shard of a given size, that belong to one of its parts.
 
         Args:
             part: Name of the part.

@@ -52,7 +52,7 @@ def index_folders(storage: Storage) -> list[str]:
 
 
 def prefetch_documents(storage: Storage, names: Sequence[str]) -> None:
-    """Announce the documents of a listed dataset that are read first, so that those of a remote one arrive together.
+    """Announce the documents of a listed dataset that are read first, so that remote documents arrive together.
 
     Args:
         storage: The dataset.
@@ -148,7 +148,7 @@ class PreviousIndex:
 
 
 def shard_index_with_offsets(storage: Storage, index: DatasetIndex, entry: ShardEntry) -> ShardIndex:
-    """Return the index of a shard from that of its dataset; without sample offsets if nothing valid has them.
+    """Return the index of a shard from its dataset's index; without sample offsets if nothing valid has them.
 
     Args:
         storage: Store of the dataset.

@@ -45,7 +45,7 @@ class _Rows(NamedTuple):
 
 
 class _KeyTable(NamedTuple):
-    """The columns that find keys, likewise."""
+    """The columns that find keys, opened at their first use."""
 
     key_hash: memoryview
     key_sample: memoryview
@@ -76,7 +76,7 @@ class DatasetIndex(SampleIndex):
         self._hash_margin = 2 * isqrt(2 * isqrt(layout.samples)) + 16
 
     def check(self) -> None:
-        """Map all columns of a local index; those of a remote one are downloaded when they are needed.
+        """Map all columns of a local index; columns of a remote index are downloaded when they are needed.
 
         Raises:
             FormatError: A column is missing, cut, or does not fit the layout.

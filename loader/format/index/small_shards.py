@@ -36,7 +36,7 @@ class _Headers:
 
 
 def index_small_shards(storage: Storage, shards: Sequence[FileInfo]) -> list[ShardIndex | None]:
-    """Index those of the shards that are small and in the simplest form.
+    """Index the shards that are small and in the simplest form.
 
     Args:
         storage: The folder of the shards.

@@ -84,7 +84,7 @@ class MediaTables:
                 self._connection.execute("DELETE FROM media_basis WHERE entry_key = ?", (key,))
 
     def add(self, rows: Iterable[MediaRow]) -> None:
-        """Add rows, replacing those of the same entries."""
+        """Add rows, replacing earlier rows of the same entries."""
         with self._errors():
             for key, kind, text, *bases in rows:
                 self._connection.execute("INSERT OR REPLACE INTO media_metadata VALUES (?, ?, ?)", (key, kind, text))
@@ -224,7 +224,7 @@ class MediaReport:
     Attributes:
         media_filter: The filter that selected the parts or files.
         entries: Number of parts or files with metadata.
-        collected: Number of those that were read now; the others had not changed.
+        collected: Number of files that were read now; the others had not changed.
         broken: Number of parts or files that should be media and cannot be read.
         warnings: Warnings about the broken ones, and about others that were skipped.
     """

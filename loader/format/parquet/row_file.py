@@ -138,7 +138,7 @@ class RowFile:
 
 
 def _column_bytes(metadata: Any) -> dict[str, int]:
-    """Return the uncompressed bytes of each column; those of nested values count for their outermost column."""
+    """Return the uncompressed bytes of each column; nested values count for their outermost column."""
     sizes: Counter[str] = Counter()
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

@@ -47,7 +47,7 @@ class PrepareInputs:
         search: The shards of the folder.
         media: Media metadata to collect.
         previous: The index of the prepare before.
-        journal: The scans of an interrupted prepare, and those of this one.
+        journal: The scans of an interrupted prepare, and of this one.
         reused: Entries of unchanged shards in that index, by shard number; the other shards are scanned.
     """
 
@@ -265,7 +265,7 @@ class ShardMedia:
         return True
 
     def _copy_rows(self, tables: MediaTables, names: frozenset[str], previous: PreviousIndex) -> None:
-        """Copy the rows of the published ``index.sqlite``, except those of shards that changed or were removed."""
+        """Copy the rows of the published ``index.sqlite``, except for shards that changed or were removed."""
         shards = previous.index.shards if previous.index else ()
         gone = [number for number, shard in enumerate(shards) if shard.name not in names]
         try:

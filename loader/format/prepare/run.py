@@ -362,7 +362,7 @@ def _collect_media(
 
 
 def _publish(inputs: PrepareInputs, staged: StagedIndex, carried: NextValues, contents: Mapping[str, bytes]) -> str:
-    """Commit the staged files and those of the plan; return the uuid of the new index."""
+    """Commit the staged files and the files of the plan; return the uuid of the new index."""
     storage, work, identity = inputs.storage, inputs.workspace.work, uuid.uuid4()
     renames = [(STAGED_INDEX, f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *carried.renames]
     files = {

@@ -1,4 +1,4 @@
-"""Scan shards into the journal, in worker processes; of those in an object store, many at a time in each."""
+"""Scan shards into the journal, in worker processes; each scans many shards of an object store at a time."""
 
 from __future__ import annotations
 

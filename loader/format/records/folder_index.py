@@ -68,7 +68,7 @@ class RecordIndex(SampleIndex):
 
     @property
     def decodes(self) -> bool:
-        """True if parts are bytes for a decoder; False if they are final values, as those of Parquet files."""
+        """True if parts are bytes for a decoder; False if they are final values, as in Parquet files."""
         return self.format == "jsonl"
 
     def file(self, shard: int) -> RecordFile:
@@ -156,7 +156,7 @@ class RecordIndex(SampleIndex):
         return self.file(shard).read(file, within)
 
     def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
-        """Convert stored parts to those of a crude sample."""
+        """Convert stored parts to the parts of a crude sample."""
         shard, within = self.place(sample)
         return self.file(shard).values(parts, within)
 

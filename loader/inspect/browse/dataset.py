@@ -81,7 +81,7 @@ class TrainingOrder:
     Attributes:
         request: The run.
         step: The first step.
-        rank: Only the micro-batches of this rank; None for those of all ranks, in their order.
+        rank: Only the micro-batches of this rank; None for all ranks, in their order.
     """
 
     request: RunRequest
@@ -411,7 +411,7 @@ def _extension(part: str) -> str:
 
 
 def is_picture(part: str) -> bool:
-    """Return True if a part's name is that of an image which Pillow decodes.
+    """Return True if a part has the name of an image that Pillow decodes.
 
     >>> is_picture("seg.PNG"), is_picture("svg")
     (True, False)
@@ -454,7 +454,7 @@ def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
     Args:
         folder: The dataset.
         numbers: Numbers of the samples.
-        tag: The tag; an empty text removes that of the samples.
+        tag: The tag; an empty text removes the samples' tag.
 
     Raises:
         ConfigError: The tag is too long, there are too many, or the column ``tag`` has numbers.

@@ -129,7 +129,7 @@ def mapped_document(ref: DatasetRef, key: str) -> dict[str, Any]:
 
 
 def is_tensor(part: str) -> bool:
-    """Return True if a part's name is that of arrays or tensors.
+    """Return True if a part has a name for arrays or tensors.
 
     >>> is_tensor("tokens.npy"), is_tensor("npy.txt")
     (True, False)

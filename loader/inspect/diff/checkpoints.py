@@ -65,7 +65,7 @@ def compare_checkpoint_with_data(
         before: The checkpoint.
         after: The dataset, file of samples or metadataset.
         found: Receives the differences.
-        split_part: Split part that is trained on; None: that of the checkpoint, or ``train``.
+        split_part: Split part that is trained on; None takes the checkpoint's, or ``train``.
         place: Place of the states in the file; None: the only run in it.
         trust_code: Allow the dataset to run its code.
 
@@ -160,7 +160,7 @@ def _lanes(states: list[RunState]) -> dict[int, Mapping[str, Any]]:
 
 
 def _readers(identity: Any) -> Iterator[list[Any]]:
-    """Yield the descriptions of the readers in that of a chain."""
+    """Yield the descriptions of the readers in the description of a chain."""
     if isinstance(identity, list | tuple) and identity:
         if identity[0] == "read" and len(identity) > 1 and isinstance(identity[1], Mapping):
             yield list(identity)
@@ -170,7 +170,7 @@ def _readers(identity: Any) -> Iterator[list[Any]]:
 
 
 def _sources(identity: Any) -> Iterator[dict[str, Any]]:
-    """Yield the descriptions of the sources in that of a chain, in order."""
+    """Yield the descriptions of the sources in the description of a chain, in order."""
     if isinstance(identity, list | tuple):
         for part in identity:
             yield from _sources(part)

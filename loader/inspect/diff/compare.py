@@ -75,7 +75,7 @@ def compare_paths(
     Args:
         before: The path A; the checkpoint, if only one is.
         after: The path B.
-        split_part: Split part that is trained on, for a checkpoint and data; None: that of the checkpoint.
+        split_part: Split part that is trained on, for a checkpoint and data; None takes the checkpoint's.
         contents: Compare the bytes of shards whose keys, parts and sizes are equal, too.
         place: Place of the states within checkpoints, such as ``loader``; None: the only run in each.
         trust_code: Allow the dataset to run its code.

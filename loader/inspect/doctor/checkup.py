@@ -126,7 +126,7 @@ def read_disk(path: str | os.PathLike[str]) -> Disk | None:
 
 
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the folders whose limits apply to this process: its control group and those around it."""
+    """Yield the folders whose limits apply to this process: its control group and the groups around it."""
     for line in _text(root / "proc" / "self" / "cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, place = rest.partition(":")

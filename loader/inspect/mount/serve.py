@@ -91,7 +91,7 @@ def _check_directory(directory: str) -> None:
 
 
 def _operations(fuse: Any, tree: MountedTree, on_ready: Callable[[], None] | None) -> Any:
-    """Return the file system's operations; their names and signatures are those of FUSE."""
+    """Return the file system's operations, with the names and signatures of FUSE."""
     owner = {"st_uid": os.getuid(), "st_gid": os.getgid()}
 
     def with_error_codes(operation: Callable[..., _T]) -> Callable[..., _T]:

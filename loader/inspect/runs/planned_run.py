@@ -333,7 +333,7 @@ def _build_chain(
 
 
 def _count_excluded(source: Source) -> int:
-    """Return the number of excluded samples among those of a source."""
+    """Return the number of excluded samples of a source."""
     excluded = source.excluded
     if not len(excluded):
         return 0

@@ -73,7 +73,7 @@ class RestoredRun:
 
     @classmethod
     def of(cls, run: PlannedRun) -> RestoredRun:
-        """Return a run of which only the arguments are known."""
+        """Return a run from its arguments alone."""
         return cls(run=run, lane_states={}, log=(), has_hooks=False, steps=0)
 
     def logged(self, numbers: Sequence[int]) -> dict[int, ItemId]:
@@ -112,7 +112,7 @@ class RestoredRun:
         raise self._gap(lane, state)
 
     def check_gaps(self, lane: int) -> None:
-        """Check that a lane made its micro-batches of all its samples, so that its samples are those of the order.
+        """Check that a lane made its micro-batches of all its samples, so that its samples follow the order.
 
         Raises:
             StateError: It skipped, packed or generated samples.

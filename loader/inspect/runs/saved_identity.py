@@ -30,7 +30,7 @@ class RunRequest:
         packing_buffer_size: As of ``get_train_dataset``. Without a ``task_encoder``, samples are not packed, but the
             lanes are those of a run that packs.
         seed_offset: As of ``WorkerConfig``.
-        lanes: Number of lanes; None for that of a new run. A restored run keeps the number that it began with.
+        lanes: Number of lanes; None for the default of a new run. A restored run keeps the number that it began with.
         filter_name: Filter of every dataset.
         trust_code: The dataset may run its code.
         task_encoder: The hooks of the run, for runs whose micro-batches are rebuilt; None: only the order counts.

@@ -64,7 +64,7 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
 
 
 def _are_samples(rows: npt.NDArray[np.int64], plan: JoinPlan, samples: Sequence[int]) -> bool:
-    """Check that all numbers are those of samples, or -1 where a member may have none."""
+    """Check that all numbers belong to samples, or are -1 where a member may lack one."""
     lowest = np.array([-1 if member.nonmatch == "none" else 0 for member in plan.members])
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         block = rows[start : start + _ROWS_AT_ONCE]
@@ -184,7 +184,7 @@ _HASHED_FIELDS = tuple(
 
 
 def _hashed(member: MemberIdentity) -> list[str]:
-    """Return the hashed properties; without a filter they are those of rows prepared before filters existed."""
+    """Return the hashed properties; without a filter they are as before filters existed."""
     return [getattr(member, name) for name in _HASHED_FIELDS] + [member.filter] * bool(member.filter)
 
 

@@ -235,7 +235,7 @@ class _Join:
 def _samples_of(
     keys: SampleKeys, runs: list[range], excluded: IntArray, kept: FilterRows | None
 ) -> tuple[IntArray, Keys]:
-    """Return the samples of some runs and their keys, without excluded samples and those that the filter drops."""
+    """Return the samples of some runs and their keys, without samples that are excluded or dropped by the filter."""
     samples = np.concatenate([np.arange(run.start, run.stop) for run in runs])
     included = ~np.isin(samples, excluded)
     if kept is not None:

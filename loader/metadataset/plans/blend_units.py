@@ -65,7 +65,7 @@ class UnitBlend:
                 yield from entry.groups()
 
     def units(self) -> Iterator[str]:
-        """Yield the units of this blend and of those below, each as often as it occurs."""
+        """Yield the units of this blend and of the blends below, each as often as it occurs."""
         yield self.unit
         for entry in self.entries:
             if isinstance(entry, UnitBlend):

@@ -139,7 +139,7 @@ def plan_leaves(
 
 
 def plan_request(request: LoadRequest, *, training: bool) -> tuple[LeafPlan, ...]:
-    """Return the leaves of a request; arguments and errors are those of :func:`plan_leaves`."""
+    """Return the leaves of a request; for arguments and errors see :func:`plan_leaves`."""
     root = _plan(request, training=training, check_paths=True)
     warn_of_repeated_leaves(root)
     return tuple(root.leaves())

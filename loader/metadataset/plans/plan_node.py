@@ -69,7 +69,7 @@ def warn_of_repeated_leaves(root: PlanNode) -> None:
 
 
 def find_repeated_leaves(root: PlanNode) -> Iterator[str]:
-    """Yield a message for each dataset of which two leaves, read with the same settings, share samples."""
+    """Yield a message for each dataset in which two leaves, read with the same settings, share samples."""
     for same in _by_identity(root).values():
         for (place, leaf), (other_place, other) in combinations(same[:_MAX_COMPARED], 2):
             if _do_overlap(leaf, other):
@@ -81,7 +81,7 @@ def find_repeated_leaves(root: PlanNode) -> Iterator[str]:
 
 
 def find_shared_leaves(root: PlanNode, other_root: PlanNode) -> Iterator[str]:
-    """Yield a message for each dataset of which two splits read the same samples."""
+    """Yield a message for each dataset from which two splits read the same samples."""
     others = _by_identity(other_root)
     for identity, same in _by_identity(root).items():
         pairs = product(same[:_MAX_COMPARED], others.get(identity, ())[:_MAX_COMPARED])

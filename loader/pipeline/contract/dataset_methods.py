@@ -98,7 +98,7 @@ class DatasetMethods(Generic[T_co]):
 
     Attributes:
         _savable_fields: Names of the attributes that :meth:`save_state` saves.
-        _worker_local_fields: Names of other attributes of which each lane has a copy.
+        _worker_local_fields: Names of other attributes that are copied for each lane.
         defines_iter: True if the class defines how it is iterated, as classes written for megatron-energon do.
     """
 

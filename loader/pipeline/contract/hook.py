@@ -37,7 +37,7 @@ class Hook:
         stage: The name of the stage, for messages.
         may_return_none: None is a result like others; by default an error, since most such functions lack a ``return``.
         sizes: Metrics of the samples in the list that is the function's argument, by unit, for statistics.
-        result_sizes: Metrics of the function's result, likewise.
+        result_sizes: Metrics of the function's result, by name.
     """
 
     __slots__ = (
@@ -199,7 +199,7 @@ class Hook:
         Args:
             argument: The function's argument.
             key: Key of the stage, for the ids ``(key, k, item_id)`` of a generator's items.
-            item_id: The argument's id, which is also that of a single result.
+            item_id: The argument's id, which is also the id of a single result.
         """
         result = self.attempt(argument, item_id)
         if result is SKIPPED:
@@ -234,7 +234,7 @@ class Hook:
             return self.item_at(result, key, number, item_id) if isinstance(result, GeneratorType) else result
 
     def item_at(self, items: Iterator[Any], key: str, number: int, item_id: ItemId, *, taken: int = 0) -> Any:
-        """Return the ``number``-th item of a generator, of which the first ``taken`` are taken.
+        """Return the ``number``-th item of a generator from which ``taken`` items were taken.
 
         Raises:
             MissingItemError: The generator has fewer items.
@@ -333,7 +333,7 @@ class BatchHook(Hook):
 
 
 def activity_name(stage: str, function: Callable[..., Any]) -> str:
-    """Return the name of a hook in statistics: that of its stage, or the function's if the stage has none of its own.
+    """Return the name of a hook in statistics: its stage's, or the function's if the stage has only a default name.
 
     >>> activity_name("encode_sample", print), activity_name("MapDataset", print)
     ('encode_sample', 'print')

@@ -44,7 +44,7 @@ def replace_datasets(
         dataset: The user's dataset.
         replace: Called once for each of the library's datasets.
         done: Replacements so far, by the address of the replaced dataset.
-        config: The worker config of the copy; None keeps that of the original.
+        config: The worker config of the copy; None keeps the original's.
     """
 
     def replaced(value: Any) -> Any:

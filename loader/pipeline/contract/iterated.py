@@ -1,4 +1,4 @@
-"""Run a user's dataset in a lane: a copy of it whose inner datasets are those of the lane."""
+"""Run a user's dataset in a lane: a copy of it whose inner datasets belong to the lane."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ class LaneWorkerConfig(WorkerConfig):
         return found
 
     def rank_worker_id(self) -> int:
-        """Return the number of the lane among those of its rank."""
+        """Return the number of the lane among the lanes of its rank."""
         worker: int = self.__dict__["_worker"]
         return worker
 

@@ -1,4 +1,4 @@
-"""Lanes, the logical sample streams of a run: what the stages of a lane share, and the input of those that join items.
+"""Lanes, the logical sample streams of a run: what the stages of a lane share, and the input of stages that join items.
 
 Where a lane ends, the other lanes of the same worker follow, so that at most one batch of a worker is short.
 """

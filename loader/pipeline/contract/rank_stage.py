@@ -68,7 +68,7 @@ class RankStage(SavableDataset[Any]):
         """
 
     def count_on(self, ranks: int, count: int) -> int:  # noqa: ARG002 - most stages count per rank
-        """Convert the count of a rank among ``ranks`` ranks to that of a rank of this run."""
+        """Convert the count of a rank among ``ranks`` ranks to the count of a rank of this run."""
         return count
 
     def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - the contract of all stages
@@ -79,7 +79,7 @@ class RankStage(SavableDataset[Any]):
 
 
 def rank_stage_below(dataset: SavableDataset[Any]) -> RankStage | None:
-    """Return the outermost stage of a chain that counts on the rank; None if there is none."""
+    """Return the outermost stage of a chain that counts on the rank; None if no stage does."""
     while not isinstance(dataset, RankStage):
         if len(dataset.inputs) != 1:
             return None

@@ -43,7 +43,7 @@ def add_sample_restore_key(sample: T, *key: int | str, src: Any, fail_otherwise:
 def set_sample_restore_key(sample: T, *key: int | str, src: Any, fail_otherwise: bool = False) -> T:
     """Set the ``__restore_key__`` of a sample to the class's name of ``src`` and ``key``.
 
-    The arguments are those of :func:`add_sample_restore_key`.
+    For the arguments see :func:`add_sample_restore_key`.
 
     Raises:
         ConfigError: The sample has no ``__restore_key__``, and ``fail_otherwise`` is True.

@@ -149,7 +149,7 @@ class _NoState:
 
 
 def _get_cached(generator: Any) -> dict[str, Any]:
-    """Return the state of a generator without that of its bit generator: the cached number."""
+    """Return the state of a generator without its bit generator's state: the cached number."""
     bit_generator = generator._bit_generator
     generator._bit_generator = _NoState(bit_generator)
     try:
@@ -170,7 +170,7 @@ def _set_cached(generator: Any, state: dict[str, Any]) -> None:
 
 @cache
 def _is_separable() -> bool:
-    """Return True if this numpy keeps the cached number apart from the bit generator, as those up to 2.4 do."""
+    """Return True if this numpy keeps the cached number apart from the bit generator, as versions up to 2.4 do."""
     one = np.random.RandomState(0)
     first = one.normal()
     try:

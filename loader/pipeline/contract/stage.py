@@ -206,7 +206,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Return the number of items of an epoch on a worker, if each stage makes one item or batch of its input items.
 
         Args:
-            worker: The worker, among those of all ranks.
+            worker: The worker, among the workers of all ranks.
             workers: Number of these workers.
 
         Raises:
@@ -293,7 +293,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         return sum(self.nominal_items(worker, own * config.world_size) for worker in range(first, first + own))
 
     def _user_length(self) -> int:
-        """Return the length of a user's dataset, which is that of its workers.
+        """Return the length of a user's dataset, as its workers count it.
 
         Raises:
             TypeError: The class does not define ``len_worker``.

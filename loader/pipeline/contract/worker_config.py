@@ -79,7 +79,7 @@ def _describe_launch() -> str | None:
 
 
 class _InnerContext(HookContext):
-    """The context of a sample within that of a micro-batch."""
+    """The context of a sample within the context of a micro-batch."""
 
     __slots__ = ("outer",)
 
@@ -173,7 +173,7 @@ class WorkerConfig:
     ) -> WorkerConfig:
         """Create a config with rank and world size of ``torch.distributed``; one rank if it is not initialised.
 
-        The other arguments are those of the class.
+        For the other arguments see the class.
 
         Args:
             env: Without a process group, take rank and world size from the variables of the launcher: those of torchrun
@@ -219,11 +219,11 @@ class WorkerConfig:
         return torch.distributed.get_global_rank(self.data_parallel_group, self.rank)
 
     def rank_worker_id(self) -> int:
-        """Return the number of this worker among those of its rank; 0 in the rank's own process."""
+        """Return the number of this worker among the workers of its rank; 0 in the rank's own process."""
         return worker_number() or 0
 
     def global_worker_id(self, override_local_worker_id: int | None = None) -> int:
-        """Return the number of this worker process among those of all ranks.
+        """Return the number of this worker process among the workers of all ranks.
 
         Args:
             override_local_worker_id: Number of another worker of this rank.
@@ -291,7 +291,7 @@ class WorkerConfig:
         set_hook_context(None)
 
     def worker_push_sample_index(self, sample_index: int) -> None:
-        """Enter the context of a sample within that of a micro-batch.
+        """Enter the context of a sample within the context of a micro-batch.
 
         Raises:
             EnergonError: No hook is running.

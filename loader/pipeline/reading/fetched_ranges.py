@@ -169,7 +169,7 @@ class FetchedRanges:
         self._ranges[row] = found
 
     def add_to_queue(self, ranges: Sequence[_Range]) -> None:
-        """Fetch ranges after those of earlier chunks."""
+        """Fetch ranges after the ranges of earlier chunks."""
         self._queue.add(ranges)
 
     def has(self, row: int) -> bool:
@@ -177,7 +177,7 @@ class FetchedRanges:
         return self._ranges[row] is not None
 
     def take(self, row: int, size_bytes: int) -> bytes:
-        """Wait for a sample's bytes; those of a range are dropped after its last sample."""
+        """Wait for a sample's bytes; the bytes of a range are dropped after its last sample."""
         found = self._ranges[row]
         if found is None:
             raise LookupError(row)
@@ -190,10 +190,10 @@ class FetchedRanges:
 
 
 def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
-    """Join the samples of the first chunk to ranges, with those of later chunks where they lie between or next to them.
+    """Join the samples of the first chunk to ranges, with samples of later chunks that lie between or next to them.
 
     Args:
-        chunks: The chunk whose ranges are added to the queue, and those that follow it.
+        chunks: The chunk whose ranges are added to the queue, and the chunks that follow it.
         max_bytes: Longest range of several samples.
     """
     first = chunks[0]

@@ -75,7 +75,7 @@ class JoinedSource(Source):
         """Number of rows in the subset.
 
         Raises:
-            EmptyDatasetError: There are none.
+            EmptyDatasetError: The source has no samples.
             ConfigError: The join is not prepared.
         """
         start, stop = self._subset
@@ -178,7 +178,7 @@ class JoinedSource(Source):
 
 
 class OpenJoins(OpenSources):
-    """The sources of a reader in one process, of which at least one is a join.
+    """The sources of a reader in one process, at least one of them a join.
 
     Args:
         sources: The datasets.

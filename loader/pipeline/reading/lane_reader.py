@@ -102,7 +102,7 @@ class LaneReader:
         self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
     def read_with(self, together: LaneReaders, path: str, *, is_sparse: bool) -> None:
-        """Order, and locate, the samples of the only source together with those of other readers of the lane.
+        """Order and locate the samples of the only source together with the samples of other readers of the lane.
 
         Args:
             together: These readers.
@@ -127,7 +127,7 @@ class LaneReader:
         Args:
             samples: The samples, with their positions.
             positions: Their positions.
-            columns: Their sources, epochs and bytes; and True for the excluded ones, None if there are none.
+            columns: Their sources, epochs and bytes; and True for excluded samples, or None if no sample is excluded.
         """
         self._more.append(samples)
         self.located = positions.stop

@@ -47,7 +47,7 @@ class CountedReader:
     """A running reader, whose samples are counted.
 
     Args:
-        reader: The reader; its ``position`` is that of the next sample.
+        reader: The reader; its ``position`` is the next sample's.
         samples: The count.
     """
 

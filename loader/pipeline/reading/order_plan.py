@@ -71,7 +71,7 @@ class ShuffledPlan:
         chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
             into one part per lane.
         shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
-        schedule: Weights that change during the run; ``weights`` are those of its first stretch. None: they never do.
+        schedule: Weights that change during the run; ``weights`` apply in its first stretch. None: no change.
     """
 
     slice_lengths: tuple[int, ...]

@@ -61,7 +61,7 @@ class PlannedSchedule:
         return f"{len(self.starts)} stretches to {self.unit[:-1]} {self.starts[-1]}"
 
     def settings(self) -> dict[str, Any]:
-        """Return the arguments as plain data; weights are those of each source, one if they never change."""
+        """Return the arguments as plain data; for each source its weights, a single one if they never change."""
         columns = zip(*self.weights, strict=True)
         return {
             "unit": self.unit,

@@ -36,7 +36,7 @@ class DecodeDataset(SavableDataset[Any]):
 
     Args:
         dataset: The reader, or a blend of readers.
-        sources: The datasets by their numbers in raw samples; by default those of the reader.
+        sources: The datasets by their numbers in raw samples; by default the reader's.
         names_sources: Store the number of the source in crude samples, for cookers.
     """
 
@@ -210,7 +210,7 @@ class ReadDataset(SavableDataset[Raw]):
 
     @property
     def sparse(self) -> frozenset[int]:
-        """Numbers of the sources of which an epoch reads less than half: a cache fetches no whole blocks of them."""
+        """Sources that an epoch reads less than half of; a cache skips whole-block fetches for them."""
         repetitions = self.plan.epoch_repetitions(len(self.sources))
         return frozenset(
             number
@@ -234,7 +234,7 @@ class ReadDataset(SavableDataset[Raw]):
         return max(source.sample_bytes for source in self.sources)
 
     def ahead_bytes(self, lanes: int) -> int:
-        """Return the number of bytes that a lane fetches ahead: its share of those of the process."""
+        """Return the number of bytes that a lane fetches ahead: its share of the process's."""
         config = self.worker_config
         return READ_AHEAD_BYTES * config.world_size * max(1, config.num_workers) // (lanes * self.pool.readers)
 
@@ -307,7 +307,7 @@ class ReadDataset(SavableDataset[Raw]):
             number: The lane.
             lanes: L of the run.
             seed: Seed of the reader.
-            deals: The lanes take micro-batches in turn, if the plan is that of a single small source.
+            deals: The lanes take micro-batches in turn, if the plan is for a single small source.
 
         Raises:
             StateError: The mix changed at a position of the lane that is not known on this rank.

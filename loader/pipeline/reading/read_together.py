@@ -56,7 +56,7 @@ class ReaderPlace:
 
     @property
     def path(self) -> str:
-        """The path of its lane, below that of the outermost blend."""
+        """The path of its lane, below the path of the outermost blend."""
         return "".join(f"{number}/" for _, number in self.steps)
 
     def position(self, state: State) -> int:
@@ -67,7 +67,7 @@ class ReaderPlace:
         return found
 
     def seed(self, seed: int) -> int:
-        """Return the seed of its lane, from that of the outermost blend."""
+        """Return the seed of its lane, from the seed of the outermost blend."""
         for _, number in self.steps:
             seed = child_seed(seed, number)
         return seed
@@ -173,7 +173,7 @@ class LaneReaders:
         self._samples = min(2 * self._samples, _MAX_SAMPLES)
 
     def _locate(self, numbers: IntArray, readers: Sequence[Any]) -> None:
-        """Locate samples of those readers that have few left."""
+        """Locate samples of the readers that have few left."""
         position = np.array([reader.position for reader in readers])
         located = np.array([reader.located for reader in readers])
         wanted = self._wanted(numbers, position)

@@ -77,7 +77,7 @@ class SourceTable:
         return number if kept is None else int(kept.numbers(np.array([number]))[0])
 
     def excluded(self, source: IntArray, index: IntArray) -> npt.NDArray[np.bool_] | None:
-        """Return a mask of the excluded samples, by their numbers in the indexes; None if there are none."""
+        """Return a mask of the excluded samples, by their numbers in the indexes; None if no sample is excluded."""
         if not len(self._excluded):
             return None
         name = source * self._stride + index
@@ -151,7 +151,7 @@ class SampleChunk:
         shards: The open shards of this process.
         source: Shape (n,): number of each sample's source.
         index: Shape (n,): number of the sample in the index of its source.
-        excluded: Shape (n,): True for samples that the split excludes; None if there are none.
+        excluded: Shape (n,): True for samples that the split excludes; None if it excludes no sample.
         sparse: Numbers of the sources of which an epoch reads a small part.
         first: Added to the numbers of the sources in raw samples, and in file numbers.
     """

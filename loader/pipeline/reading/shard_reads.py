@@ -28,7 +28,7 @@ class ShardPool:
 
     Args:
         readers: Number of readers.
-        sources: Number of their sources. The files of a source have its number, those of the members of joins others.
+        sources: Number of their sources. The files of a source have its number; members of joins have others.
     """
 
     def __init__(self, readers: int, sources: int) -> None:

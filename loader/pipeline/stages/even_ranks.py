@@ -27,7 +27,7 @@ class EvenRanksDataset(RankStage):
 
     If the number of micro-batches of a pass is known in advance, each rank yields at most ``number // world_size`` of
     them, and ``torch.distributed`` need not be initialised. Without it, skipped
-    samples may make a rank's pass shorter than that of others.
+    samples may make a rank's pass shorter than the passes of others.
 
     Args:
         dataset: The stage below, which yields micro-batches.

@@ -153,7 +153,7 @@ class _GroupBatchRunning:
                 return self._joined(self._groups.pop(key).samples)
 
     def _endless_groups(self, size: int) -> RepeatedSampleError:
-        """Return the error for groups of which there are more than samples, so that they do not fill."""
+        """Return the error for so many groups that they do not fill."""
         return RepeatedSampleError(
             f"{self._criterion.name} has returned {len(self._groups)} keys in lane {self._lane.number} whose "
             f"batches are not full; the last one is to have {size} samples",
@@ -207,7 +207,7 @@ class _GroupBatchRunning:
                     break
 
     def _add(self, key: Hashable, size: int, samples: Sequence[BufferedItem]) -> None:
-        """Add the samples of a partial batch to those of the same key."""
+        """Add the samples of a partial batch to the samples of the same key."""
         group = self._groups.setdefault(key, _Group(size, []))
         group.samples.extend(samples)
         while len(group.samples) >= group.size:

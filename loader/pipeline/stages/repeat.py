@@ -224,7 +224,7 @@ class _RepeatRunning:
         return self._empty.last_kept
 
     def leave(self, number: int, empty: int) -> None:
-        """Leave pass ``number``, of which no lane has items for a batch.
+        """Leave pass ``number``, in which no lane has items for a batch.
 
         Args:
             number: The pass.
@@ -340,10 +340,10 @@ class EmptyPasses:
         has_item: The lane had items of this pass before its state was saved.
         is_same: The lane has the same samples in each pass, as in validation, and not other ones by a shuffle.
         joins: The lanes of the worker finish each pass together, so that others may take all items of this one.
-        parts: Number of parts of a pass, of which the worker has one.
+        parts: Number of parts of a pass; the worker has one of them.
 
     Attributes:
-        count: Number of the empty passes; those of all lanes of the worker if they finish passes together.
+        count: Number of the empty passes, of all lanes of the worker if they finish passes together.
         last_kept: The last pass of which the lane had an item; the pass before its first one if there is none.
     """
 

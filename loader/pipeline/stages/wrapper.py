@@ -82,7 +82,7 @@ class BaseWrapperDataset(SavableDataset[T_co]):
                 inner.restore_state(saved)
 
     def reset_state_deep(self) -> None:
-        """Restore the initial state of the inner datasets, then that of this one."""
+        """Restore the initial state of the inner datasets, then of this one."""
         for inner in self.datasets:
             inner.reset_state_deep()
         super().reset_state_deep()

@@ -1,4 +1,4 @@
-"""Padding: micro-batches without samples, marked as such, for ranks whose data has ended before that of others."""
+"""Padding: micro-batches without samples, marked as such, for ranks whose data has ended before the others'."""
 
 from __future__ import annotations
 

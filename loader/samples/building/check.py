@@ -129,7 +129,7 @@ class DecodeCheck:
     def check_values(self, key: str, values: Mapping[str, Any]) -> list[tuple[str | None, str]]:
         """Check a sample whose parts are final values, as the columns of Parquet files are.
 
-        The arguments are those of a call, except that no part is decoded.
+        It takes the arguments of a call, but decodes no part.
         """
         return self._check_sample(key, values, dict(values), decodes=False)
 

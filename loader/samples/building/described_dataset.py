@@ -42,7 +42,7 @@ FilteredSample = dict[str, Any]
 
 
 class OfTheRun(Enum):
-    """Defaults of arguments that the run sets: the decoder is that of the task encoder."""
+    """Defaults of arguments that the run sets: the decoder is the task encoder's."""
 
     DECODER = "the task encoder's decoder"
 
@@ -116,7 +116,7 @@ class DescribedDataset(Generic[T_co]):
         return dataset
 
     def without_decoder(self) -> Self:
-        """Return a copy whose parts are final values, as those of Parquet files."""
+        """Return a copy whose parts are final values, as in Parquet files."""
         other = copy(self)
         other.__dict__.pop("sample_builder", None)
         other.decoder = None

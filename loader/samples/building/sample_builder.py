@@ -180,7 +180,7 @@ class SampleBuilder:
 
         Args:
             path: EPath of the dataset, for ``__sources__``.
-            subflavors: Labels of all samples; they override those of ``dataset.yaml``.
+            subflavors: Labels of all samples; they override the labels of ``dataset.yaml``.
             values: Converts the stored parts of a sample, by its number; None if they are decoded as they are.
             are_lines: The samples are lines of JSONL files.
 
@@ -271,7 +271,7 @@ class SampleBuilder:
             parts: The parts' bytes by name.
             key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
             restore_key: Identifies the sample, so that it can be loaded again.
-            subflavors: Labels; they override those of ``dataset.yaml``.
+            subflavors: Labels; they override the labels of ``dataset.yaml``.
             sources: Where the parts were read.
 
         Returns:
@@ -345,7 +345,7 @@ class SampleBuilder:
     def _with_all_parts(
         self, error: MissingPartError, parts: Mapping[str, bytes], sources: Sequence[SourceInfo]
     ) -> SampleError:
-        """Return the error with the names of all parts of the sample, of which only the requested ones were read."""
+        """Return the error with the names of all parts of the sample, also of parts that were not read."""
         names: Collection[str] = parts
         index = sources[0].index if sources else None
         if self.part_names is not None and isinstance(index, int):

@@ -116,7 +116,7 @@ class SampleDecoder(FileStoreDecoder):
             decodes requested clips, or bytes where PyAV is not installed; ``torch``, an ``AVData`` with all frames, or
             all samples of audio; ``pyav``, an open container of PyAV; ``bytes`` or None.
         video_decode_audio: With ``torch``, also decode the audio of videos.
-        guess_content: Decode parts of unknown names as images if their first bytes are those of one.
+        guess_content: Decode parts of unknown names as images if they begin like one.
         image_decode_device: ``"cpu"``: workers decode images. ``"cuda"``: they keep JPEGs as
             :class:`~.encoded_image.EncodedImage`, and ``loader.to_device("cuda")`` decodes those of a batch together on
             the GPU. It needs ``image_decode`` ``torchrgb``, ``torch`` or ``torchrgb8``.

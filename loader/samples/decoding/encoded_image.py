@@ -1,4 +1,4 @@
-"""Images that workers pass on encoded, for a GPU to decode those of a batch together."""
+"""Images that workers pass on encoded, for a GPU to decode a batch of them together."""
 
 from __future__ import annotations
 

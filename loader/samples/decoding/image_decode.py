@@ -40,7 +40,7 @@ class ImageForm:
             ``"planes"`` is an array with the values and shape of ``"torch"``, and needs no torch.
         floating: float32 in [0, 1] rather than uint8.
         mode: Pillow's name for the channels; None keeps a Pillow image as it is.
-        device: Where JPEGs are decoded: by a worker on the CPU, or those of a batch on the GPU.
+        device: Where JPEGs are decoded: one by one by a worker on the CPU, or a batch together on the GPU.
         background: Colour under transparent pixels; None drops the alpha channel.
         deep: Scale channels of 16 and 32 bits, or clip them as Pillow does.
         float_range: The values of pictures of floats that become black and white; None refuses such pictures.
@@ -161,7 +161,7 @@ def is_plain_jpeg(data: bytes, max_pixels: int | None = None) -> bool:
 
 
 def looks_like_image(data: bytes) -> bool:
-    """Return True if the first bytes are those of a picture in a format that has a part name."""
+    """Return True if the data begins like a picture in a format that has a part name."""
     kind = kind_of_bytes(data[:HEADER_BYTES])
     return kind.kind == "image" and kind.extension in IMAGE
 

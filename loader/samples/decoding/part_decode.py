@@ -64,7 +64,7 @@ def decode_part(
         data: Its bytes.
         form: The form of images.
         trust_code: Load pickles.
-        guess_content: Decode parts of unknown names as images if their first bytes are those of one.
+        guess_content: Decode parts of unknown names as images if they begin like one.
 
     Returns:
         The value; the bytes themselves for parts of unknown names, and for audio and video.

@@ -105,7 +105,7 @@ def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
 
 
 def options_for(url: str) -> StorageOptions:
-    """Return the options of a URL: those of its prefixes in the environment variable, the longest last.
+    """Return the options of a URL, from its prefixes in the environment variable, the longest last.
 
     Raises:
         ConfigError: The environment variable holds no valid options.

@@ -423,7 +423,7 @@ class RemoteStorage:
         self.remove_files(self.names_of(name))
 
     def names_of(self, name: str) -> Sequence[str]:
-        """Return the names of a file and of all files below it: those listed, and those written since."""
+        """Return the names of a file and of all files below it: files that were listed, and files written since."""
         if not name:
             return ()
         listed = self._listed.names(name)

@@ -186,7 +186,7 @@ def get_val_datasets(
 ) -> list[tuple[SavableDataset[Any], SourceFactory]]:
     """Build the validation datasets of a metadataset one by one, to measure them separately.
 
-    The arguments and errors are those of :func:`get_val_dataset`.
+    For the arguments and errors see :func:`get_val_dataset`.
 
     Returns:
         ``[(dataset, source), …]``. A source is a dataset as ``build_val_datasets`` receives it, with ``name``,

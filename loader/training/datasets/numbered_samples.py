@@ -137,7 +137,7 @@ class NumberedSamples(Dataset[T_co], ABC):
 
     @abstractmethod
     def _kept(self, positions: Sequence[int]) -> list[int]:
-        """Return those of ascending positions that have a number."""
+        """Return the positions, of ascending ones, that have a number."""
 
     def _not_one(self, key: str, kept: Sequence[int], positions: Sequence[int]) -> MissingFileError:
         """Return the error about a key that no sample or several samples have."""

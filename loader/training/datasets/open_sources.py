@@ -1,4 +1,4 @@
-"""Parse what ``get_train_dataset`` and its siblings load, and open it: one source, or those of a metadataset."""
+"""Parse what ``get_train_dataset`` and its siblings load, and open it: one source, or the sources of a metadataset."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _describes(name: str, value: Any) -> bool:
 
 
 def _decoder_of(given: Mapping[str, Any], task_encoder: Any) -> SampleDecoder | None:
-    """Return the decoder: that of the task encoder, unless a deprecated argument replaces it."""
+    """Return the task encoder's decoder, unless a deprecated argument replaces it."""
     if given.get("auto_decode") is False:
         return None
     decoding = {name: given[name] for name in _DECODER_ARGUMENTS if given.get(name) is not None}

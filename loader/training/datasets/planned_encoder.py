@@ -1,4 +1,4 @@
-"""The task encoder of a run of which only the arguments are known."""
+"""The task encoder of a run that is known by its arguments only."""
 
 from __future__ import annotations
 

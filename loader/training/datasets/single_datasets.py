@@ -31,9 +31,9 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         **options: Arguments of :class:`BaseCoreDatasetFactory`.
 
     Attributes:
-        name: Name of the folder or file of samples; of a join, that of its metadataset.
-        path: Path of the folder or file of samples; of a join, that of its metadataset.
-        paths: Folder or file of samples; of a join, those of its members.
+        name: Name of the folder or file of samples; for a join, of its metadataset.
+        path: Path of the folder or file of samples; for a join, of its metadataset.
+        paths: Folder or file of samples; for a join, of each member.
         split_part: Part of the split.
         subflavors: Labels of all samples.
         place: Place in the document that names it (``splits.val.blend[2]``); empty without a metadataset.

@@ -55,7 +55,7 @@ class ColumnSize:
 
         Args:
             source: Number of its dataset.
-            number: Its number in the index; of a join, in that of the primary dataset.
+            number: Its number in the index; for a join, in the index of the primary dataset.
 
         Raises:
             ConfigError: The column has no value for it.

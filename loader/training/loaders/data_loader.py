@@ -161,7 +161,7 @@ class DataLoader(TorchLoader[T_co]):
 
     Args:
         dataset: The chain.
-        options: Options of the workers; by default those of the keywords.
+        options: Options of the workers; by default from the keywords.
         run: The run of the loader that a framework rebuilds.
         sampler: Accepted for frameworks that rebuild loaders, and ignored.
         batch_sampler: Likewise.
@@ -352,7 +352,7 @@ class DataLoader(TorchLoader[T_co]):
             allow_mix_change: Continue also if datasets or weights of the mix were edited since. Datasets that stay
                 continue their own order; the others begin. The environment may allow it as well:
                 ``ENERGON_ALLOW_MIX_CHANGE=1``.
-            allow_edited_state: Accept a state that was edited by hand, whose checksum is that of other values. An edit
+            allow_edited_state: Accept a state that was edited by hand, whose checksum does not fit its values. An edit
                 may make the run repeat or skip samples, or end in an error.
 
         Raises:

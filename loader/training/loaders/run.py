@@ -48,7 +48,7 @@ class HeldPositions:
 
 
 class LoaderRun:
-    """Iterations over the micro-batches of a rank, of which one is live at a time.
+    """Iterations over the micro-batches of a rank; one of them is live at a time.
 
     Args:
         dataset: The chain.
@@ -60,7 +60,7 @@ class LoaderRun:
         built: The stages of the lanes, as the program built them.
         chain: The same; after a change of the mix, a copy that knows the earlier mixes.
         mix_changes: The changes of the mix.
-        numbering: The steps of the run, and those that are skipped.
+        numbering: The steps of the run, and the steps that are skipped.
         lanes: Their micro-batches.
         steps: The stages of the rank.
         options: Options of the workers.
@@ -219,7 +219,7 @@ class LoaderRun:
 
     @property
     def iteration(self) -> object:
-        """Identifies the live iteration; None if there is none."""
+        """Identifies the live iteration; None outside of iterations."""
         return self._iteration
 
     @property

@@ -67,7 +67,7 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
         super().__init__(dataset, run=ServedRuns(self._datasets, options))  # type: ignore[arg-type] # likewise
 
     def __len__(self) -> int:
-        """Return the number of steps of an iteration: that of the data rank with the most micro-batches."""
+        """Return the number of steps of an iteration: the largest number of micro-batches of a data rank."""
         return max(map(len, self._datasets))
 
     def stats(self, *, gather: bool = False) -> LoaderStats:
@@ -253,7 +253,7 @@ class ServedPosition(NamedTuple):
 
 
 class ServedRuns:
-    """Iterations over the steps of several data ranks, of which one is live at a time.
+    """Iterations over the steps of several data ranks; one of them is live at a time.
 
     Args:
         datasets: The chain of each data rank.
@@ -267,7 +267,7 @@ class ServedRuns:
         options: The options.
         delivered: The position after the last step that the training loop got, if others were taken ahead of it.
         stats: The statistics; None for none.
-        iteration: Identifies the live iteration; None if there is none.
+        iteration: Identifies the live iteration; None outside of iterations.
     """
 
     def __init__(self, datasets: Sequence[SavableDataset[Any]], options: StreamOptions) -> None:
@@ -298,7 +298,7 @@ class ServedRuns:
 
     @property
     def lanes(self) -> LaneBatches:
-        """The lanes of the first data rank, whose number is that of the run."""
+        """The lanes of the first data rank; their number is the run's."""
         return self.runs[0].lanes
 
     @property

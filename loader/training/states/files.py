@@ -70,7 +70,7 @@ class Redistributed:
 
 
 def list_state_files(folder: str | os.PathLike[str]) -> list[str]:
-    """Return the sorted paths of the files directly in a folder whose names are those of files of states.
+    """Return the sorted paths of the files directly in a folder that are named like files of states.
 
     Raises:
         StorageError: The folder is missing or cannot be read, or has no such file.
@@ -90,7 +90,7 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None, a
     Args:
         path: The file.
         place: The place of a state, or of a list of states, within the document: ``"data.train"``; None: any place.
-        allow_edited: Accept states that were edited, whose checksum is that of other values.
+        allow_edited: Accept states that were edited, whose checksum does not fit their values.
 
     Raises:
         StorageError: The file is missing, or cannot be read.
@@ -271,7 +271,7 @@ def _distinct(states: Sequence[RunState]) -> list[RunState]:
 
 
 def _common_place(files: Sequence[StateFile]) -> tuple[Place, bool]:
-    """Return the place of the states in all files, and True if it is that of a list of states.
+    """Return the place of the states in all files, and True if it holds a list of states.
 
     Raises:
         StateError: There are states at several places.

@@ -31,7 +31,7 @@ def find_states(document: Any, *, allow_edited: bool = False) -> list[FoundState
     Args:
         document: The content of a checkpoint. Values other than dicts, lists and tuples are ignored, and so are values
             nested deeper than 64 levels.
-        allow_edited: Accept states whose checksum is missing or is that of other values.
+        allow_edited: Accept states whose checksum is missing or does not fit their values.
 
     Raises:
         StateError: A state is damaged or of another version, or the document has more values than

@@ -34,7 +34,7 @@ def rewrite_lightning(
 
     Args:
         path: The checkpoint.
-        found: The states in it, of which each loader is converted by itself.
+        found: The states in it; each loader is converted by itself.
         convert: Returns the new states of all ranks of a loader.
         folder: The folder for the new checkpoint, which has the name of the old one.
 
@@ -65,7 +65,7 @@ def _slot(found: FoundState) -> tuple[Place, bool]:
     """Return the place of a loader's states, and True if they are there as the result of ``state_dict()``.
 
     Raises:
-        StateError: The state is that of a single rank, to be restored by that rank.
+        StateError: The state belongs to a single rank, to be restored by that rank.
     """
     place = found.place
     if place[-2:-1] == (ALL_RANKS,):

@@ -81,7 +81,7 @@ def stage_changes(changes: MixChanges, stage: str) -> StageChanges:
 
 
 def reader_history(changes: StageChanges) -> MixHistory | None:
-    """Return the earlier mixes of a reader from its changes; None if there are none.
+    """Return the earlier mixes of a reader from its changes; None if the mix never changed.
 
     Raises:
         StateError: The changes do not fit each other.

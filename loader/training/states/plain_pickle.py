@@ -62,7 +62,7 @@ def read_pickle(data: bytes, *, start: int = 0, max_instructions: int) -> tuple[
         The value, and the offset of its end.
 
     Raises:
-        UnknownGlobalError: It names a class or function other than those of tensors.
+        UnknownGlobalError: It names a class or function that tensors do not need.
         PickleLimitError: It has too many instructions.
         ValueError: It is damaged, or has instructions that ``torch.save`` does not write.
     """

@@ -1,4 +1,4 @@
-"""The state of a rank, and the merge of all ranks' states to that of the run.
+"""The state of a rank, and the merge of all ranks' states to the run's.
 
 A state is plain data: nested dicts and lists of str, int, float, bool and None. It can be saved as JSON, and read by
 ``torch.load(…, weights_only=True)``.

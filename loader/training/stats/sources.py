@@ -43,7 +43,7 @@ _FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WebP", "mp4": 
 
 
 def decoded_format(chain: Any) -> str:
-    """Return the format of the media in the first source that has some, such as ``JPEG``; empty if there are none."""
+    """Return the format of the media in the first source with media, such as ``JPEG``; empty without media."""
     for reader in readers_of(chain):
         for source in reader.sources:
             folder = vars(source).get("folder")  # opened, unless only the workers read it

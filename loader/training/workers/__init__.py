@@ -1,1 +1,1 @@
-"""Worker processes that make micro-batches, and reports of those that hang or die."""
+"""Worker processes that make micro-batches, and reports of workers that hang or die."""

@@ -1,7 +1,7 @@
 """A compact log of the samples of each micro-batch, written by the workers and read by ``energon trace``.
 
 A file belongs to one worker of one start. It begins with a line that names the format, and a line of JSON that
-describes the run: the state of the rank without those of lanes, and ``workers``. Records follow:
+describes the run: the state of the rank without its lanes, and ``workers``. Records follow:
 
 =========  ====================================================================================================
 8 bytes    the micro-batch of the run; of a name its number, from 0

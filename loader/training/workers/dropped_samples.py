@@ -1,4 +1,4 @@
-"""Passes of which no sample makes a micro-batch: workers report their dropped samples, and the rank raises an error."""
+"""Passes in which no sample makes a micro-batch: workers report their dropped samples, and the rank raises an error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def input_at(dataset: SavableDataset[Any], lane: Lane, path: str) -> tuple[Savab
 
 
 def reader_at(dataset: SavableDataset[Any], lane: Lane, path: str) -> tuple[ReadDataset, Lane] | None:
-    """Return the reader that a path leads to, and the lane for which it is opened; None if there is none."""
+    """Return the reader that a path leads to, and the lane for which it is opened; None if it leads to no reader."""
     found: tuple[SavableDataset[Any], Lane] | None = dataset, lane
     while found is not None and found[0].inputs:
         found = input_at(*found, path)
@@ -64,7 +64,7 @@ _MIN_DROPPED = 10
 
 @dataclass(frozen=True, slots=True)
 class DroppedSamples:
-    """The samples of a pass of which a worker made no micro-batch.
+    """The samples of a pass from which a worker made no micro-batch.
 
     Attributes:
         by_reason: Their number, by hook and reason.
@@ -102,7 +102,7 @@ def dropped_samples(lanes: Iterable[FailurePolicy], *, worker: int) -> DroppedSa
 
 
 def check_dropped(reports: Sequence[DroppedSamples], *, is_repeated: bool) -> None:
-    """Raise an error for a pass without micro-batches of which all samples were dropped.
+    """Raise an error for a pass without micro-batches, all of whose samples were dropped.
 
     Args:
         reports: Those of all workers of a rank; workers without samples have none.

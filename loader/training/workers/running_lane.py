@@ -38,7 +38,7 @@ class Message(NamedTuple):
         lane: The lane that made it.
         state: The lane's state after it.
         batch: The batch itself; :data:`SKIPPED` if all its samples were skipped.
-        others: The states of other lanes whose samples were taken since the last message; None if there are none.
+        others: The states of other lanes whose samples were taken since the last message; None if none were taken.
     """
 
     number: int
@@ -400,7 +400,7 @@ class WorkerNeighbours:
         self._changed.add(self.number)
 
     def changed_states(self) -> dict[int, State] | None:
-        """Return the states of the other lanes whose samples were taken since the last call; None if there are none."""
+        """Return the states of other lanes whose samples were taken since the last call; None if none were taken."""
         if not self._changed:
             return None
         states = {lane.number: lane.state() for lane in self._lanes if lane.number in self._changed}

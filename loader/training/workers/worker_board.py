@@ -40,7 +40,7 @@ _QUIET_S = 0.1  # faulthandler writes a dump in many small pieces
 class RecordedSample:
     """The ``position`` in the stream of its ``lane`` of the sample that a worker started last.
 
-    ``path`` is that of the reader's lane: the places of the inputs that lead to it, such as ``"1/0/"``.
+    ``path`` belongs to the reader's lane: the places of the inputs that lead to it, such as ``"1/0/"``.
     """
 
     lane: int

@@ -74,7 +74,7 @@ async def selection_of(request: Request) -> tuple[list[str], str]:
 
 
 def row_document(dataset: BrowsedDataset, number: int, place: int) -> dict[str, Any]:
-    """Return a sample as the grid shows it; ``place`` is that of its dataset in the catalogue."""
+    """Return a sample as the grid shows it; ``place`` is its dataset's in the catalogue."""
     row = dataset.row(number)
     return {
         "d": place,

@@ -102,7 +102,7 @@ def draft_document(
 
 
 def _columns_document(sources: Sequence[Source]) -> list[dict[str, Any]]:
-    """Return the columns of tables, and what becomes of each; those of the role ``not written`` are left out."""
+    """Return the columns of tables, and what becomes of each, without columns of the role ``not written``."""
     return [
         {"source": path, "column": one.name, "type": one.type, "role": one.role, "part": one.part}
         for path, columns in found_columns(sources)

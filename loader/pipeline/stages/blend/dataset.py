@@ -42,7 +42,7 @@ class BlendDataset(SavableDataset[T]):
         dataset_weights: Pairs of a dataset and its weight: above 0, in any unit.
         size: Returns the size of an item, a finite number of at least 0, which must be the same on all ranks; by
             default weights are shares of the items.
-        unit: Name of the unit, by default that of ``size``. A state fits only a blend with the same.
+        unit: Name of the unit, by default the name of ``size``. A state fits only a blend with the same unit.
         schedule: Weights that change during the run, instead of those of the pairs; without ``size``, each item counts
             1. If datasets end, and those that are left have weight 0, the next weights above 0 of theirs come at once;
             if there are none, the lane ends.

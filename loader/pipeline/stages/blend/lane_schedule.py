@@ -16,7 +16,7 @@ _NEVER = 1 << 62
 class LaneSchedule:
     """The schedule of a blend, as one lane follows it.
 
-    Steps are those of the micro-batch for which an item is made, so a change comes at the first micro-batch of its
+    An item has the step of the micro-batch for which it is made, so a change comes at the first micro-batch of its
     step, whatever the stages above skip or buffer. Samples are those that the readers of the lane have read.
 
     Args:

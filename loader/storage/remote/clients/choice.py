@@ -125,7 +125,7 @@ def _connection(url: ObjectUrl, options: StorageOptions) -> Connection:
 
 
 def note_answer(url: ObjectUrl) -> None:
-    """Remember that the service of a URL's bucket has answered, in this process and those that it forks."""
+    """Remember that the service of a URL's bucket has answered, in this process and in processes that it forks."""
     _answered.add(_bucket(url))
 
 

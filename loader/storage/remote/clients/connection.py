@@ -96,7 +96,7 @@ _FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
 
 @contextmanager
 def few_tries() -> Iterator[None]:
-    """Send three requests at most to services that never answered, in this process and those that it forks.
+    """Send three requests at most to services that never answered, in this process and in processes that it forks.
 
     Commands do so, whose users wait for the error. Runs of training try for 20 s, since many nodes start together. A
     service that has answered is tried until ``deadline_s`` by both.

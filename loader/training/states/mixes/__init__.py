@@ -1,4 +1,4 @@
-"""Compare the mix of datasets of a saved state with that of a run, and continue with a mix that was edited.
+"""Compare the mix of datasets of a saved state with a run's, and continue with a mix that was edited.
 
 ======================  ====================================================================================
 ``edited_chain.py``     the chain with which a run continues, or the refusal of a state of another dataset

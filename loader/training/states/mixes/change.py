@@ -1,4 +1,4 @@
-"""Compare the mix of datasets of a state with that of a run.
+"""Compare the mix of datasets of a state with a run's.
 
 The descriptions of two chains are compared stage by stage. The datasets and weights of endless readers and of blends
 may differ; any other difference is no change of the mix.
@@ -78,7 +78,7 @@ class MixChange:
 
 
 def find_mix_change(saved: Any, chain: SavableDataset[Any], place: SavedPlace) -> MixChange | None:
-    """Compare the chain of a state with that of a run.
+    """Compare the chain of a state with a run's.
 
     Args:
         saved: The description of the chain in the state.
@@ -227,7 +227,7 @@ def _pair_inputs(
 ) -> list[int | None]:
     """Return for each input of a blend the origin of the saved input that it continues; None for a new one.
 
-    Equal inputs continue each other; then those of which a part continues.
+    Equal inputs continue each other first; then inputs of which a part continues.
     """
     found: list[int | None] = [None] * len(dataset.inputs)
     free: dict[str, deque[int]] = defaultdict(deque)  # there may be thousands of inputs

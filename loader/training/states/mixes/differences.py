@@ -46,7 +46,7 @@ class Names:
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Names | None:
-        """Return the names; None if there are none."""
+        """Return the names; None if nothing has a name."""
         return cls(len(names), tuple(names[:_MAX_NAMES])) if names else None
 
     def text(self, side: str) -> str:
@@ -297,7 +297,7 @@ def shares(weights: Iterable[float], whole: float) -> list[float]:
 
 
 def each_setting(value: Any, count: int) -> list[Any]:
-    """Return the setting of each dataset; a single value is that of all."""
+    """Return the setting of each dataset; a single value applies to all."""
     return [*value] if isinstance(value, list | tuple) else [value] * count
 
 
@@ -324,7 +324,7 @@ def chain_differences(saved: Any, now: Any) -> list[Difference]:
 
 
 def run_differences(saved: RunState, now: RunState) -> list[Difference]:
-    """Return the differences that keep a run from continuing the state of another one, without those of its chain.
+    """Return the differences, except in the chain, that keep a run from continuing the state of another run.
 
     Args:
         saved: The state of a run.

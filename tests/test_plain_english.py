@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.source_tree import ROOT
+
+BUDGET = tomllib.loads((ROOT / "tests" / "budget.toml").read_text("utf-8"))
 
 REFUSED_OPENINGS = re.compile(
     r"(Give|Tell|Say|What|Whether|Which|How|Is|Are|Where|Who|Make|Know|Take)(s|ever|n)?\b(?!-)"
@@ -50,6 +54,18 @@ REFUSED_WORDS = {
 }
 """Words and turns that the field does not use, each with a plain one."""
 
+PRONOUN_CHAINS = re.compile(
+    r"\b(those of|that of|of which|of those|than those|as those|and those|are none|none if there is none|likewise)\b",
+    flags=re.IGNORECASE,
+)
+"""Turns that point at a noun which the reader has to look for: repeat the noun."""
+
+STOCK_NAMES = {"found", "one", "own", "place", "number"}
+"""Names of variables that fit any value: use the noun of the vocabulary."""
+
+LONG_FUNCTION = 25
+"""Lines of a body from which on a reader needs sentences between the steps."""
+
 _MAY_OPEN = re.compile(rf"[\"'](\\\n|\s)*{REFUSED_OPENINGS.pattern}")
 """Texts that may begin with a refused opening: other files need not be parsed."""
 
@@ -68,9 +84,14 @@ def pages() -> Iterator[Path]:
     yield from sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changes").glob("*.md")])
 
 
+@cache
+def nodes(text: str) -> list[ast.AST]:
+    return list(ast.walk(ast.parse(text)))
+
+
 def refused_openings(text: str) -> Iterator[str]:
     """Yield the docstrings that begin with a refused word, each with its line."""
-    for node in ast.walk(ast.parse(text)) if _MAY_OPEN.search(text) else ():
+    for node in nodes(text) if _MAY_OPEN.search(text) else ():
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node) or ""
             if REFUSED_OPENINGS.match(docstring):
@@ -83,6 +104,67 @@ def refused_words(text: str) -> Iterator[str]:
         word = _GAP.sub(" ", found[0]).lower()
         line = text.count("\n", 0, found.start()) + 1
         yield f"{line}: {word!r}; expected {REFUSED_WORDS[word]}"
+
+
+def pronoun_chains(text: str) -> Iterator[str]:
+    """Yield the pronoun chains in the docstrings of a module, each with its line."""
+    for node in nodes(text):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            for chain in PRONOUN_CHAINS.finditer(ast.get_docstring(node) or ""):
+                yield f"{getattr(node, 'lineno', 1)}: {chain[0]}"
+
+
+def stock_names(text: str) -> Iterator[str]:
+    """Yield the assigned variables and the parameters with a stock name, each with its line."""
+    for node in nodes(text):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in STOCK_NAMES:
+            yield f"{node.lineno}: {node.id}"
+        elif isinstance(node, ast.arg) and node.arg in STOCK_NAMES:
+            yield f"{node.lineno}: {node.arg}"
+
+
+def long_functions_without_a_step_comment(text: str) -> Iterator[str]:
+    """Yield the long functions whose body has no line that is a comment."""
+    lines = text.splitlines()
+    for node in nodes(text):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            has_docstring = ast.get_docstring(node) is not None
+            body = lines[(node.body[0].end_lineno or 0) if has_docstring else node.lineno : node.end_lineno]
+            if len(body) > LONG_FUNCTION and not any(line.lstrip().startswith("#") for line in body):
+                yield f"{node.lineno}: {node.name}"
+
+
+@pytest.mark.parametrize("rule", [pronoun_chains, stock_names, long_functions_without_a_step_comment])
+def test_the_source_gets_no_harder_to_read(rule: Callable[[str], Iterator[str]]) -> None:
+    faults = [
+        f"{path.relative_to(ROOT)}:{fault}"
+        for path in python_files()
+        if path.relative_to(ROOT).parts[0] in ("loader", "energon_cli")
+        for fault in rule(path.read_text(encoding="utf-8"))
+    ]
+    assert len(faults) <= BUDGET[rule.__name__], faults
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault", "plain"),
+    [
+        (
+            pronoun_chains,
+            '"""Return the keys of samples, and\nthose of parts."""',
+            '"""Return keys of samples and parts."""',
+        ),
+        (stock_names, "def f(found):\n    return found", "def f(match):\n    return match.found"),
+        (stock_names, "for one in samples: pass", "for sample in samples: print(sample.number)"),
+        (
+            long_functions_without_a_step_comment,
+            'def f():\n    """Run."""\n' + "    step()\n" * 26,
+            "def f():\n    # Prepare, then run.\n" + "    step()\n" * 26,
+        ),
+    ],
+)
+def test_what_is_hard_to_read_is_found(rule: Callable[[str], Iterator[str]], fault: str, plain: str) -> None:
+    assert len(list(rule(fault))) == 1
+    assert not list(rule(plain))
 
 
 def test_docstrings_begin_with_what_they_do() -> None:

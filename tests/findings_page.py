@@ -24,7 +24,7 @@ read, or read incorrectly. `lint` then exits with 1. **W** marks warnings: unusu
 
 With `--json` a finding has these keys: `severity`, `code`, `message`, `dataset`, `shard`, `key`, `part`, `offset`
 (bytes into the shard), `at` and `hint`. `dataset` is the path of a dataset that a metadataset references, and null
-otherwise. `at` and `hint` are those of an error about the whole dataset, such as E001.
+otherwise. `at` and `hint` belong to an error about the whole dataset, such as E001.
 """
 
 

@@ -59,6 +59,7 @@ PRONOUN_CHAINS = re.compile(
     flags=re.IGNORECASE,
 )
 """Turns that point at a noun which the reader has to look for: repeat the noun."""
+_CHAINS_ACROSS_LINES = re.compile(PRONOUN_CHAINS.pattern.replace(" ", r"\s+"), flags=re.IGNORECASE)
 
 STOCK_NAMES = {"found", "one", "own", "place", "number"}
 """Names of variables that fit any value: use the noun of the vocabulary."""
@@ -68,6 +69,9 @@ LONG_FUNCTION = 25
 
 _MAY_OPEN = re.compile(rf"[\"'](\\\n|\s)*{REFUSED_OPENINGS.pattern}")
 """Texts that may begin with a refused opening: other files need not be parsed."""
+
+_CODE = re.compile(r"^ *(```|~~~).*?^ *\1|(?P<ticks>`+)[^`\n]+(?P=ticks)", flags=re.MULTILINE | re.DOTALL)
+"""Code in a page: blocks between fences, and spans between backticks."""
 
 _GAP = re.compile(r"[ \n#]+")
 _WORDS = "|".join(word.replace(" ", _GAP.pattern) for word in REFUSED_WORDS)
@@ -112,6 +116,14 @@ def pronoun_chains(text: str) -> Iterator[str]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             for chain in PRONOUN_CHAINS.finditer(ast.get_docstring(node) or ""):
                 yield f"{getattr(node, 'lineno', 1)}: {chain[0]}"
+
+
+def pronoun_chains_of_a_page(text: str) -> Iterator[str]:
+    """Yield the pronoun chains in the prose of a page, each with its line; line breaks count as blanks."""
+    prose = _CODE.sub(lambda code: re.sub(r"[^\n]", "x", code[0]), text)
+    for chain in _CHAINS_ACROSS_LINES.finditer(prose):
+        line = prose.count("\n", 0, chain.start()) + 1
+        yield f"{line}: {chain[0]!r}"
 
 
 def stock_names(text: str) -> Iterator[str]:
@@ -190,6 +202,25 @@ def test_the_documentation_uses_the_words_of_the_field() -> None:
         for page in pages()
         for fault in refused_words(page.read_text(encoding="utf-8"))
     ]
+
+
+def test_the_documentation_repeats_nouns() -> None:
+    assert not [
+        f"{page.relative_to(ROOT)}:{fault}"
+        for page in pages()
+        for fault in pronoun_chains_of_a_page(page.read_text(encoding="utf-8"))
+    ]
+
+
+def test_a_pronoun_chain_of_a_page_is_found_across_lines() -> None:
+    assert list(pronoun_chains_of_a_page("Samples.\n\nNumbers are those\nof the index.")) == ["3: 'those\\nof'"]
+
+
+@pytest.mark.parametrize(
+    "text", ["```text\nthose of ranks\n```", "    ```python\n    # likewise\n    ```", "it ends with `those of ranks`"]
+)
+def test_code_in_a_page_may_have_pronoun_chains(text: str) -> None:
+    assert not list(pronoun_chains_of_a_page(text))
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ class JsonlFiles(LintRules):
     """The rules of JSONL files."""
 
     title = "JSONL files"
-    note = "`shard` is the name of the file, and `offset` that of the line."
+    note = "`shard` is the name of the file, and `offset` the line's position in bytes."
     kinds = ("JSONL files", "folders of JSONL or Parquet files")
 
     E401 = LintRule(

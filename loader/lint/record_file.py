@@ -146,7 +146,7 @@ class ColumnFiles(LintRules):
         "the index of a token file is missing or damaged",
         why="The positions of the sequences are unknown, so that no loader opens the file.",
         action="copy both files of the pair again",
-        example="The `.idx` file is that of another program, or truncated.",
+        example="Another program wrote the `.idx` file, or it is truncated.",
     )
     E412 = LintRule(
         "a sequence is outside of its token file",

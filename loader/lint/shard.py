@@ -189,14 +189,14 @@ class Shards(LintRules):
     )
     E104 = LintRule(
         "a shard is damaged or truncated",
-        why="Samples after the damage are lost, and those in it have wrong bytes.",
+        why="Samples after the damage are lost, and samples in it have wrong bytes.",
         action="copy it from its source again; see [Fix a broken dataset](../how-to/fix-a-broken-dataset.md)",
         example="A download stopped, and the last sample of the shard is cut.",
         hides_samples=True,
     )
     E105 = LintRule(
         "the index disagrees with the shard's headers",
-        why="Loaders read other bytes than those of the sample.",
+        why="Loaders read bytes that do not belong to the sample.",
         action="prepare again with `--force-overwrite`",
         example="A part was replaced inside of the shard by one of another size, and the size of the shard is the "
         "same.",

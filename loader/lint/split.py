@@ -144,7 +144,7 @@ class Split(LintRules):
     )
     E206 = LintRule(
         "a filter is damaged, or belongs to other shards",
-        why="The positions in the filter are those of other samples. Loaders refuse it.",
+        why="The positions in the filter belong to other samples. Loaders refuse it.",
         action="[build it again](../how-to/filter-samples.md)",
         example="Shards were added to the dataset after the filter was built.",
         of_dataset=_check_filters,

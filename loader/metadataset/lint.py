@@ -323,7 +323,7 @@ class Metadatasets(LintRules):
     )
     E505 = LintRule(
         "a join is not prepared, or its datasets have changed since",
-        why="The rows of the join are those of other samples, or unknown.",
+        why="The rows of the join name other samples, or unknown ones.",
         action="`energon prepare` with the metadataset that contains the join",
         example="A member of the join was prepared again with more shards.",
     )

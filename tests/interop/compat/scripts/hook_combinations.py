@@ -16,7 +16,7 @@ from megatron.energon import (
 
 DIFFERS = {
     "encode_and_preencode": "`encode_sample` without packing, `preencode_sample` with it",
-    "sample_numbers_of_packs": "numbers the samples of all lanes: lane 1 has 1, 49, 97 … of 48",
+    "sample_numbers_of_packs": "numbers the samples of all lanes: of 48 lanes, lane 1 has 1, 49, 97",
 }
 
 facts = Facts()

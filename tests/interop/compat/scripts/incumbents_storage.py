@@ -54,7 +54,7 @@ DIFFERS = {
     "circles_of_links": "`EPath.walk()` follows links to folders, but not in circles.",
 }
 PROVES = {
-    "split_file_of_the_document": "A `split_config` in `dataset.yaml` replaces that of the caller",
+    "split_file_of_the_document": "A `split_config` in `dataset.yaml` replaces the one that the caller",
     "split_part_of_the_document": "A `split_part` there does the same: it is read by training and validation alike.",
     "rotated_pictures": "gives a picture that `RandomRotation(expand=True)` turns the size of torchvision.",
     "conversion_into_the_same_folder": (

@@ -26,7 +26,7 @@ from megatron.energon.rng import SystemRng, WorkerRng
 
 DIFFERS = {
     "audio_across_blocks": "A clip near the end of a block of the file may have the samples of a further block.",
-    "timestamps_of_clips": "Their times are the requested ones, not those of the samples.",
+    "timestamps_of_clips": "Their times are the requested ones, not the times of the samples.",
     "worker_generator": "`worker_seed()` is another number, and with it the numbers that `WorkerRng` draws",
 }
 

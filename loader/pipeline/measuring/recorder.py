@@ -178,8 +178,12 @@ class WorkerRecorder:
         self._calls = self._always_ns = self._nested_ns = self._metrics_ns = 0
         self._timed_lane = lane
         functions = self._functions.get(lane, [])
-        if any(function.owner() is None for function in functions):
-            functions = self._functions[lane] = [one for one in functions if one.owner() is not None]
+        # The references keep the owners while others are swapped, since garbage may be collected at any allocation.
+        owners = [function.owner() for function in functions]
+        if any(owner is None for owner in owners):
+            functions = self._functions[lane] = [
+                function for function, owner in zip(functions, owners, strict=True) if owner is not None
+            ]
         for function in functions:
             self._swap(function)
         self._begin_ns = perf_counter_ns()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, strategies as st
@@ -159,3 +161,29 @@ def test_micro_batches_are_timed_more_often_early_in_a_run(
     assert len(timed) <= 100
     cost_ns = worker.counts.cost_ns * early / len(timed)
     assert cost_ns <= 0.02 * 2000 * NS, "early timing may cost about 1 %"
+
+
+class Owner:
+    """An object whose function is timed; to replace it may collect garbage, as any allocation may."""
+
+    def __init__(self) -> None:
+        self.collects = False
+        self.call = len
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if name == "call" and self.collects:
+            gc.collect()
+
+
+def test_a_stage_that_becomes_garbage_while_others_are_timed_does_no_harm() -> None:
+    worker, first, second = WorkerRecorder(), Owner(), Owner()
+    lane = SimpleNamespace(recorder=worker, root_number=0)
+    for name, owner in (("first", first), ("second", second)):
+        recorder.register(lane, name, owner, "call")  # type: ignore[arg-type]
+    first.collects, second.cycle = True, second  # type: ignore[attr-defined]
+    del owner, second
+    worker.begin_timed(0)
+    first.call("abc")
+    worker.end_timed()
+    assert set(worker.counts.activities) == {"first"}

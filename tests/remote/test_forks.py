@@ -158,7 +158,8 @@ def test_a_helper_that_was_killed_is_replaced_and_leaves_no_zombie(served: Objec
     wait_until(lambda: not Path(f"/proc/{killed}").exists(), timeout_s=LIMIT_S)
 
 
-def _read_in_worker(queue: multiprocessing.Queue[bytes]) -> None:
+def _read_in_worker(queue: multiprocessing.Queue[bytes], environment: dict[str, str]) -> None:
+    os.environ.update(environment)  # a forkserver has the environment of the test that started it
     queue.put(open_storage("s3://data/ds").read("x"))
 
 
@@ -167,7 +168,7 @@ def test_workers_of_every_kind_read(served: ObjectServer, method: str) -> None:
     content = open_storage("s3://data/ds").read("x")
     context: Any = multiprocessing.get_context(method)
     queue = context.Queue()
-    workers = [context.Process(target=_read_in_worker, args=(queue,)) for _ in range(2)]
+    workers = [context.Process(target=_read_in_worker, args=(queue, dict(os.environ))) for _ in range(2)]
     for worker in workers:
         worker.start()
     assert [queue.get(timeout=30) for _ in workers] == [content] * 2

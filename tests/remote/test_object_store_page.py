@@ -17,8 +17,6 @@ from tests.source_tree import ROOT
 
 from .conftest import ACCESS_KEY, SECRET_KEY
 
-pytestmark = pytest.mark.slow  # a minute of commands
-
 PAGE = (ROOT / "docs/how-to/object-stores.md").read_text(encoding="utf-8").replace("s3://bucket", "s3://data")
 
 
@@ -42,9 +40,10 @@ def run(folder: Path, script: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # a minute of commands
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
 def test_the_page_works_on_a_real_server(folder: Path, s3_url: str) -> None:
-    first, _, minio, msc = map(commands, blocks(PAGE, "console"))
+    first, _public, minio, _cdn, msc = map(commands, blocks(PAGE, "console"))
     assert first[0] == "pip install 'energon-toolkit[remote]'"
     output = run(folder, "\n".join(first[1:]))
     assert "prepared s3://data/coco: 60 samples in 4 shards" in output
@@ -72,4 +71,4 @@ def test_the_page_works_on_a_real_server(folder: Path, s3_url: str) -> None:
 
 def test_all_blocks_of_the_page_are_tested_here() -> None:
     languages = re.findall(r"^```(\w+)$", PAGE, flags=re.MULTILINE)
-    assert sorted(languages) == sorted(["console"] * 4 + ["python"] * 3 + ["text"] * 2 + ["yaml"] * 2 + ["bash"] * 2)
+    assert sorted(languages) == sorted(["console"] * 5 + ["python"] * 3 + ["text"] * 2 + ["yaml"] * 2 + ["bash"] * 2)

@@ -118,9 +118,10 @@ class WrittenShards:
         if not self._storage.exists(self._folder):
             return []
         names = (file.name for file in self._storage.list(self._folder))
-        own = (name for name in names if not name.endswith((f"/{_BEGUN}", f"/{_DONE}")))
-        found = (msgspec.json.decode(self._storage.read(name), type=ShardRecord) for name in own)
-        return sorted(found, key=lambda shard: shard.name)
+        # A killed writer may leave unfinished records: .shard_000001.tar.json.4711-0123456789ab.partial
+        records = [name for name in names if name.endswith(".tar.json")]
+        shards = (msgspec.json.decode(self._storage.read(name), type=ShardRecord) for name in records)
+        return sorted(shards, key=lambda shard: shard.name)
 
     def reopen(self) -> None:
         """Forget that the writer has ended."""

@@ -200,7 +200,7 @@ class HelperClient:
             while (page := call("next page", listing)) is not None:
                 yield page
         except GeneratorExit:
-            if helper.is_usable:
+            if helper.is_usable and not sys.is_finalizing():  # then the helper ends, too
                 call("end pages", listing)
             raise
 

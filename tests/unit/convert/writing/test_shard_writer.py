@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -260,6 +261,25 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "ds", ["a"])
     with pytest.raises(ConfigError, match="this folder is a prepared dataset"):
         write(tmp_path / "ds", ["b"])
+
+
+@pytest.mark.parametrize("record", ["begun.json", "shard_000000.tar.json"])
+def test_an_unfinished_record_of_a_killed_writer_is_no_shard(tmp_path: Path, record: str) -> None:
+    folder, records = tmp_path / "ds", tmp_path / "ds/.nv-meta/.writing/main"
+
+    def write_until(stop: int) -> ShardWriter:
+        with ShardWriter(folder, samples_per_shard=2, resume=True) as writer:
+            for key in numbered(0, 6):
+                if int(key) == stop:
+                    raise KeyboardInterrupt
+                writer.write({"__key__": key, "txt": key})
+        return writer
+
+    with pytest.raises(KeyboardInterrupt):
+        write_until(4)
+    shutil.copy(records / record, records / f".{record}.4711-0123456789ab.partial")
+    writer = write_until(6)
+    assert (writer.resumed, writer.samples) == (2, 4)
 
 
 def test_an_interrupted_write_continues_and_repeats_nothing(tmp_path: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..pipeline.contract.item_id import ItemId, as_item_id, plain_item_id
+from ..pipeline.contract.item_id import LANE_ITEM, ItemId, as_item_id, plain_item_id
 from ..pipeline.contract.lane import Lane
 from ..pipeline.contract.rng import seed_batch
 from ..pipeline.contract.running import StageTraits
@@ -19,6 +19,7 @@ from ..pipeline.contract.worker_config import WorkerConfig
 from ..pipeline.failures.error_handlers import log_exception
 from ..pipeline.failures.policy import FailurePolicy
 from ..samples.hooks import in_hook_context
+from ..training.workers.running_lane import ENDED, MADE, LanesInTurn, Notes, has_end, running_lanes
 
 SEED = 7
 
@@ -140,6 +141,9 @@ def values(dataset: SavableDataset[Any], number: int = 0, count: int = 1, *, mos
 def check_resumes(dataset: SavableDataset[Any], *, count: int = 1, most: int = 60, loads: bool = True) -> None:
     """Restore at every step of every lane, and rebuild every item from its id.
 
+    Several lanes of a pass also run together in one worker, where they complete each other's last items: no source
+    item may come twice or be lost, and a restore at every step continues with the same items.
+
     Args:
         dataset: The chain.
         count: Lanes.
@@ -159,6 +163,70 @@ def check_resumes(dataset: SavableDataset[Any], *, count: int = 1, most: int = 6
             own = lane(number, count)
             with in_hook_context(own.context):
                 _check_loads(dataset, own, whole)
+    if count > 1 and has_end(dataset):
+        _check_lanes_together(dataset, count, most)
+
+
+def _check_lanes_together(dataset: SavableDataset[Any], count: int, most: int) -> None:
+    alone = [steps(dataset, lane(index, count), most=most) for index in range(count)]
+    if any(len(given) == most for given in alone):
+        return  # the pass is longer
+    whole = [*_together(dataset, count, {}, most=most)]
+    assert len(whole) < most * count, f"{count} lanes of one worker do not end within {most * count} items"
+    # Compare the positions of the source, if the lanes yield each of them once when they run alone.
+    each_once = sorted(
+        source
+        for lane_number, given in enumerate(alone)
+        for step in given
+        if step.value is not SKIPPED
+        for source in sources_of(step.item_id, lane_number)
+    )
+    if len(set(each_once)) == len(each_once) == _source_items(dataset):
+        together = sorted(source for index, item_id, *_ in whole for source in sources_of(item_id, index))
+        assert together == each_once, "lanes of one worker lose or repeat source items (lane, position)"
+    for made, (*_, states) in enumerate(whole, start=1):
+        rest = [*_together(dataset, count, json.loads(json.dumps(states)), most=most)]
+        assert [each[:3] for each in rest] == [each[:3] for each in whole[made:]], made
+
+
+def _source_items(dataset: SavableDataset[Any]) -> int | None:
+    """Return the items of the source of a chain; None if there are several, or their number is not known."""
+    while len(dataset.inputs) == 1:
+        (dataset,) = dataset.inputs
+    return None if dataset.inputs else dataset.items
+
+
+def _together(
+    dataset: SavableDataset[Any], count: int, states: Mapping[Any, State], *, most: int
+) -> Iterator[tuple[int, ItemId, Any, dict[int, State]]]:
+    """Yield lane, item id, item and all states: the lanes of one worker in turn, from their states on."""
+    item_ids: dict[int, ItemId] = {}
+    states = {int(key): state for key, state in states.items()}
+    host = LanesInTurn(dataset=pickle.loads(pickle.dumps(dataset)), lanes=count, states=states)
+    running = running_lanes(host, range(count), Notes(record=item_ids.__setitem__))
+    for _ in range(most * count):
+        if not running:
+            return
+        turn = min(running, key=lambda each: (states.get(each.number, {}).get(MADE, 0), each.number))
+        message = turn.micro_batch()
+        if message is ENDED:
+            running.remove(turn)
+            continue
+        states = {**states, turn.number: message.state, **(message.others or {})}
+        if message.batch is not SKIPPED:
+            yield turn.number, item_ids[message.number], copy.deepcopy(message.batch), states
+
+
+def sources_of(item_id: ItemId, lane_number: int) -> Iterator[tuple[int, int]]:
+    """Yield the lane and the position of each source item that an item of lane ``lane_number`` is made of."""
+    match item_id:
+        case int(position):
+            yield lane_number, position
+        case (str(name), int(other), inner):
+            yield from sources_of(inner, other if name == LANE_ITEM else lane_number)
+        case _:
+            for inner in item_id:
+                yield from sources_of(inner, lane_number)
 
 
 def _check_loads(dataset: SavableDataset[Any], lane: Lane, whole: Sequence[Step]) -> None:

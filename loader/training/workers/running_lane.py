@@ -50,7 +50,7 @@ class Message(NamedTuple):
 
 ENDED: Any = object()
 """Takes the place of a message after the last one."""
-_MADE = "made"  # the key of a lane's state for the number of its micro-batches
+MADE = "made"  # the key of a lane's state for the number of its micro-batches
 
 
 class Notes(NamedTuple):
@@ -235,7 +235,7 @@ class RunningLane:
             self._lane.context.cache = host.cache_pool
         self._memory = memory
         self._state = state or {}
-        self._made: int = self._state.get(_MADE, 0)
+        self._made: int = self._state.get(MADE, 0)
         self._skips_turns = dataset.items is not None
         self._seeds = dataset.runs_user_code
         self._running: Running | None = None  # opened at its first turn, so that other lanes do not delay it
@@ -266,7 +266,7 @@ class RunningLane:
 
     def state(self) -> State:
         """Return the state of the lane after its last micro-batch."""
-        return self._state if self._running is None else {_MADE: self._made, **self._running.state()}
+        return self._state if self._running is None else {MADE: self._made, **self._running.state()}
 
     def micro_batch(self, number: int | None = None) -> Any:
         """Return micro-batch ``number`` of the run (None: the lane's next); None if the lane has made it already."""
@@ -314,7 +314,7 @@ class RunningLane:
             self._record(number, item_id)
         if self._left_out and any(number in batches for batches in self._left_out):
             batch = SKIPPED
-        state = {_MADE: self._made, **running.state()}
+        state = {MADE: self._made, **running.state()}
         if self._neighbours is None:
             return Message(number, lane.number, state, batch)
         return Message(number, lane.number, state, batch, self._neighbours.changed_states())

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError, SkipSample
+from loader.pipeline.contract.lane import LaneInput
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.map import MapDataset
@@ -148,3 +149,27 @@ def test_a_group_without_a_size_is_an_error() -> None:
 def test_a_fixed_size_below_one_is_refused() -> None:
     with pytest.raises(ConfigError, match="fixed_batch_size of at least 1, found 0"):
         GroupBatchDataset(Values([]), 0, no_size)
+
+
+def dropped(upstream: LaneInput, taken: Callable[[LaneInput], list[Any]] = LaneInput.released_by_others) -> list[Any]:
+    taken(upstream)
+    return []
+
+
+def nothing(*_: object) -> None:
+    pass
+
+
+@pytest.mark.parametrize(("name", "fault"), [("released_by_others", dropped), ("note_change", nothing)])
+def test_the_check_finds_stages_that_lose_items_of_other_lanes(
+    monkeypatch: pytest.MonkeyPatch, name: str, fault: Any
+) -> None:
+    stage = GroupBatchDataset(Values(range(40)), 4, by_first_digit, list)
+    check_resumes(stage, count=3)
+    monkeypatch.setattr(LaneInput, name, fault)
+    with pytest.raises(AssertionError):
+        check_resumes(stage, count=3)
+
+
+def by_first_digit(sample: int) -> tuple[str, None]:
+    return str(sample)[0], None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from ..cached_property import cached_property
 from ..errors import ConfigError
@@ -47,19 +47,11 @@ class TarDataset(Dataset):
         """Reader of the media metadata that ``energon prepare-media`` has collected."""
         return MediaMetadataReader(self.storage)
 
-    def locations(self, sample: int) -> Sequence[PartLocation]:
-        """Return the byte ranges of a sample's parts, in their order in the shard.
-
-        Raises:
-            FormatError: The index is damaged.
-        """
-        return self.index.parts(sample)
-
     def parts(self, sample: int) -> list[PartPlace]:
-        return [PartPlace(part.name, part.size_bytes, part.offset) for part in self.locations(sample)]
+        return [PartPlace(part.name, part.size_bytes, part.offset) for part in self.index.parts(sample)]
 
     def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
-        location = next((one for one in self.locations(sample) if one.name == part), None)
+        location = next((one for one in self.index.parts(sample) if one.name == part), None)
         if location is None:
             raise KeyError(part)
         return self.read_range(self.index.shard_of(sample), location, start, stop)
@@ -86,7 +78,7 @@ class TarDataset(Dataset):
         shard = self.index.shard_of(sample)
         return read_sample(
             self.open_file(shard),
-            self.locations(sample),
+            self.index.parts(sample),
             shard=self.storage.path(shard.name),
             names=names,
             max_json_bytes=max_json_bytes,
@@ -96,7 +88,7 @@ class TarDataset(Dataset):
         return SampleLocator(self.index, [name for name in self.index.part_names if wanted(name)])
 
     def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-        locations = [part for part in self.locations(sample) if wanted(part.name)]
+        locations = [part for part in self.index.parts(sample) if wanted(part.name)]
         return read_sample(file, locations, shard=self.storage.path(self.index.shard_of(sample).name))
 
     def open_shard(self, shard: ShardEntry) -> ReadableFile:

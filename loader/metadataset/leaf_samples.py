@@ -17,7 +17,7 @@ from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.records.record_file import open_record_path
-from .documents.leaf_plan import JoinPlan, LeafPlan
+from .documents.leaf_plan import LeafPlan
 from .joins.files import open_join
 
 
@@ -30,7 +30,7 @@ class LeafCounter:
     def __init__(self) -> None:
         self._folder: Callable[[DatasetRef], Dataset] = cache(folder_at)
         self._records = cache(_count_records)
-        self._filter = cache(_open_filter)
+        self._filter = cache(filter_of_part)
 
     def count(self, leaf: LeafPlan) -> int:
         """Return the number of samples in a leaf's filter and subset, without excluded ones.
@@ -41,7 +41,7 @@ class LeafCounter:
             StorageError: The dataset is missing, or not prepared.
         """
         if leaf.join is not None:
-            whole, folder = self.count_rows(leaf.join), None
+            whole, folder = len(open_join(leaf.join)), None
         elif is_record_file(leaf.path):
             whole, folder = self._records(leaf.path, leaf.filter), None
         else:
@@ -68,32 +68,15 @@ class LeafCounter:
             raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
         return count
 
-    def open_record_filter(self, path: str, name: str) -> FilterRows:
-        """Open a filter of a single file.
 
-        Raises:
-            ConfigError: There is no such filter.
-            FormatError: The filter is damaged, or of another file; or the file is damaged or not indexed.
-        """
-        file = open_record_path(path)
-        return open_file_filter(file.storage, file.name, name, len(file))
-
-    def count_rows(self, join: JoinPlan) -> int:
-        """Return the number of rows of a join.
-
-        Raises:
-            ConfigError: The join is not prepared, or its datasets have changed since.
-        """
-        return len(open_join(join))
-
-
-def _open_filter(folder: Dataset, split_part: str, name: str | None) -> FilterRows | None:
-    return filter_of_part(folder, split_part, name)
+def open_record_filter(path: str, name: str) -> FilterRows:
+    """Open a filter of a single file."""
+    file = open_record_path(path)
+    return open_file_filter(file.storage, file.name, name, len(file))
 
 
 def _count_records(path: str, kept: str | None) -> int:
-    file = open_record_path(path)
-    return len(file) if kept is None else len(open_file_filter(file.storage, file.name, kept, len(file)))
+    return len(open_record_path(path)) if kept is None else len(open_record_filter(path, kept))
 
 
 def _shards(folder: Dataset, split_part: str) -> list[tuple[str, int]]:

@@ -201,11 +201,7 @@ class LocalStorage:
         itself (``.nv-meta``) may be a link: users store it elsewhere if the shards are read-only.
         """
         if self._replaced is not None and not self._is_replaced(name):
-            raise StorageError(
-                f"this folder is read-only while {self._replaced[1]} is used instead of its {self._replaced[0]}",
-                path=self.path(name),
-                hint=f"to change files of the folder, use its own {self._replaced[0]}",
-            )
+            raise read_only_error(self.path(name), *self._replaced)
         folder = name.rpartition("/")[0]
         if folder not in self._checked_folders and folder.startswith("."):
             self._check_folder(folder)
@@ -400,6 +396,15 @@ class LocalStorage:
 
     def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:
         return hold_lock(self._writable_path(name), wait=wait, shared=shared)
+
+
+def read_only_error(path: str, folder: str, instead: str) -> StorageError:
+    """Return the error for writing outside of the one folder for which another one is used."""
+    return StorageError(
+        f"this folder is read-only while {instead} is used instead of its {folder}",
+        path=path,
+        hint=f"to change files of the folder, use its own {folder}",
+    )
 
 
 def walk_folders(

@@ -106,5 +106,4 @@ class JsonlFileStore(_RecordFileStore[bytes]):
             FormatError: The index is missing or damaged, or the file has changed.
             StorageError: The file cannot be read.
         """
-        line, source = self._read(key)
-        return line, source
+        return self._read(key)

@@ -171,8 +171,7 @@ def exclude_names(
     storage, own = folder.storage, ExclusionFiles.of(folder)
     with storage.lock(own.lock):
         file = f"{FOLDER}/{folder.documents.split_file}"
-        before, version = _read(storage, file)
-        config = _parse(storage, file, before)
+        config, before, version = _read(storage, file)
         known = set(config.exclude)
         added = tuple(name for name in dict.fromkeys(names) if name not in known)
         if not added:
@@ -215,8 +214,7 @@ def undo_exclusion(folder: Dataset) -> Exclusion | None:
             _undo_filter(own.of_filter(last.filter), last)
         else:
             file = f"{FOLDER}/{last.split_file}"
-            before, version = _read(storage, file)
-            config = _parse(storage, file, before)
+            config, _, version = _read(storage, file)
             removed = frozenset(last.names)
             config = replace(config, exclude=tuple(name for name in config.exclude if name not in removed))
             _write(storage, file, format_split_config(config, file=file).encode("utf-8"), version)
@@ -255,14 +253,15 @@ def _copy_filter(files: FilterFiles, old: str, new: str) -> None:
         _write(files.storage, f"{files.prefix}{extension}{new}", data)
 
 
-def _read(storage: Storage, file: str) -> tuple[bytes, str]:
-    """Return the bytes of a file, and its version in an object store."""
+def _read(storage: Storage, file: str) -> tuple[SplitConfig, bytes, str]:
+    """Return a split file, its bytes, and its version in an object store."""
     if not storage.exists(file):
         raise ConfigError("there is no such split file", file=storage.path(file), hint=split_hint(storage.path("")))
     if isinstance(storage, RemoteStorage):
         storage.note_written(file)  # it may have changed since it was listed
     version = storage.stat(file).etag
-    return storage.read(file), version
+    data = storage.read(file)
+    return parse_split_config(data.decode("utf-8", "replace"), file=storage.path(file)), data, version
 
 
 def _write(storage: Storage, file: str, data: bytes, version: str = "") -> None:
@@ -272,10 +271,6 @@ def _write(storage: Storage, file: str, data: bytes, version: str = "") -> None:
         return
     with storage.create(file) as target:
         target.write(data)
-
-
-def _parse(storage: Storage, file: str, data: bytes) -> SplitConfig:
-    return parse_split_config(data.decode("utf-8", "replace"), file=storage.path(file))
 
 
 def _now() -> str:

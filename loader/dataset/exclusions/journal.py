@@ -103,25 +103,21 @@ class ExclusionFiles:
         Raises:
             FormatError: The file has something else, or another version.
         """
-        return _read_journal(self.storage, self.journal)
-
-
-def _read_journal(storage: Storage, file: str) -> tuple[Exclusion, ...]:
-    if not storage.exists(file):
-        return ()
-    try:
-        # The standard library reads names that are not UTF-8, unlike msgspec.
-        journal = msgspec.convert(json.loads(read_document(storage, file)), _Journal)
-        found = f"format_version {journal.format_version}"
-        if journal.format_version == _FORMAT_VERSION:
-            return journal.exclusions
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        found = str(error)
-    raise FormatError(
-        f"expected the journal of energon exclude, format_version {_FORMAT_VERSION}; {found}",
-        shard=storage.path(file),
-        hint="remove this file; the samples stay excluded",
-    )
+        if not self.storage.exists(self.journal):
+            return ()
+        try:
+            # The standard library reads names that are not UTF-8, unlike msgspec.
+            journal = msgspec.convert(json.loads(read_document(self.storage, self.journal)), _Journal)
+            found = f"format_version {journal.format_version}"
+            if journal.format_version == _FORMAT_VERSION:
+                return journal.exclusions
+        except (ValueError, RecursionError, msgspec.ValidationError) as error:
+            found = str(error)
+        raise FormatError(
+            f"expected the journal of energon exclude, format_version {_FORMAT_VERSION}; {found}",
+            shard=self.storage.path(self.journal),
+            hint="remove this file; the samples stay excluded",
+        )
 
 
 def encode_journal(exclusions: Sequence[Exclusion]) -> bytes:

@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,15 +64,8 @@ class Values:
     categories: tuple[str, ...] | None = None
 
 
-class ValuesOf(Protocol):
-    """Looks up the values of some samples."""
-
-    def column(self, name: str) -> Values:
-        """Return the values of a name."""
-
-    def size(self, part: str) -> Values:
-        """Return the sizes of a part in bytes; unknown for samples without it."""
-
+ValuesOf = Callable[[str, bool], Values]
+"""Returns the values of a name for some samples; with True, the sizes in bytes of the part of this name, if any."""
 
 _Value = Values | int | float | str
 
@@ -227,10 +220,10 @@ class Condition:
                     is_true, known, left = is_true & one, known & one_known, right
                 return is_true, known
             case ast.Call(func=ast.Name(id="known"), args=[ast.Name(id=name)]):
-                found = source.column(self._name(name)).known
+                found = source(self._name(name), False).known
                 return found, np.ones_like(found)
             case ast.Call(func=ast.Name(id="has"), args=[ast.Constant(value=str(part))]):
-                found = source.size(part).known
+                found = source(part, True).known
                 return found, np.ones_like(found)
         value = self._value(node, source)
         if isinstance(value, str) or (isinstance(value, Values) and value.categories is not None):
@@ -261,9 +254,9 @@ class Condition:
             case ast.Constant(value=int() | float() | str() as value):
                 return value
             case ast.Name(id=name):
-                return source.column(self._name(name))
+                return source(self._name(name), False)
             case ast.Call(func=ast.Name(id="size"), args=[ast.Constant(value=str(part))]):
-                return source.size(part)
+                return source(part, True)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return self._number(0, operand, operator.sub, source)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):

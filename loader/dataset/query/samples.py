@@ -6,6 +6,7 @@ import os
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -76,7 +77,7 @@ def find_samples(folder: Dataset, query: SampleQuery, *, within: range | None = 
     if condition is not None:
         columns = DatasetValues(folder, condition.columns, found, query.compute, are_all=within is None)
         pieces = (found[start : start + _ROWS_AT_ONCE] for start in range(0, len(found), _ROWS_AT_ONCE))
-        kept = [some[condition.holds(_Rows(columns, some), len(some))] for some in pieces]
+        kept = [some[condition.holds(partial(_look_up, columns, some), len(some))] for some in pieces]
         found = np.concatenate([np.empty(0, np.int64), *kept])
     return found
 
@@ -153,18 +154,8 @@ def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
     return [*lacking, *(f"part {name!r}" for name in parsed.parts if name not in parts)]
 
 
-class _Rows:
-    """The values of some samples, as a condition asks for them."""
-
-    def __init__(self, columns: DatasetValues, samples: IntArray) -> None:
-        self._columns = columns
-        self._samples = samples
-
-    def column(self, name: str) -> Values:
-        return self._columns.values(name, self._samples)
-
-    def size(self, part: str) -> Values:
-        return self._columns.size(part, self._samples)
+def _look_up(columns: DatasetValues, samples: IntArray, name: str, is_size: bool) -> Values:
+    return columns.size(name, samples) if is_size else columns.values(name, samples)
 
 
 def unknown_key_error(folders: Sequence[Dataset], keys: Sequence[str], *, at: str) -> ConfigError:

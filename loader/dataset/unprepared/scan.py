@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -14,7 +15,6 @@ import numpy.typing as npt
 from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...errors import EnergonError
 from ...format.dataset_ref import DatasetRef
-from ...format.index.dataset_index import PartLocation
 from ...format.index.layout import Layout, PartStats, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.worker_pool import run_in_workers
@@ -68,9 +68,6 @@ class UnpreparedDataset(TarDataset):
         self.complete = complete
         self.damaged = damaged
 
-    def locations(self, sample: int) -> list[PartLocation]:
-        return self.index.parts(sample)
-
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
         return self.storage.open(shard.name, replace(shard.info, is_indexed=False))
 
@@ -121,7 +118,7 @@ def scan_tars(
         on_progress: Called after each shard with the numbers of scanned shards and of all shards.
     """
     found: dict[int, ShardSummary | EnergonError] = {}
-    with closing(run_in_workers(_Scan(tars.storage), tars.shards, workers=workers)) as results:
+    with closing(run_in_workers(partial(_scan, tars.storage), tars.shards, workers=workers)) as results:
         for number, summary in results:
             found[number] = summary
             if on_progress is not None:
@@ -135,17 +132,11 @@ def scan_tars(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """Scan one shard; runs in a worker."""
-
-    storage: Storage
-
-    def __call__(self, shard: FileInfo) -> ShardSummary | EnergonError:
-        try:
-            return summarize_shard(shard, index_shard(self.storage, shard.name, info=shard))
-        except EnergonError as error:
-            return error
+def _scan(storage: Storage, shard: FileInfo) -> ShardSummary | EnergonError:
+    try:
+        return summarize_shard(shard, index_shard(storage, shard.name, info=shard))
+    except EnergonError as error:
+        return error
 
 
 def summarize_shard(shard: FileInfo, index: ShardIndex) -> ShardSummary:

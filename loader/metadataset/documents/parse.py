@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from ...errors import ConfigError, Fault, escape_controls
 from ...format.documents.dataset_config import is_own_module
@@ -16,8 +15,8 @@ from ...storage import open_parent, read_document, short_path
 from .leaf_plan import Joiner, Nonmatch
 from .mapping_reader import MappingReader
 from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subflavors, parse_subset
-from .spec import BlendEntry, BlendKind, BlendSpec, JoinSpec, MemberSpec, MetadatasetSpec, ReferenceSpec, SplitSpec
-from .weight_schedule import EntrySchedule, parse_weight
+from .spec import BlendEntry, BlendKind, BlendSpec, JoinSpec, MetadatasetSpec, ReferenceSpec, SplitSpec
+from .weight_schedule import parse_weight
 
 _V1, _V2 = "Metadataset", "MetadatasetV2"
 _RECIPE = "Recipe"
@@ -221,31 +220,25 @@ def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpe
             entries = tuple(_v2_entries(reader, kind))
             subset = parse_subset(reader)
             together = parse_epochs_together(reader)
-            unit = _unit(reader, kind)
-            return (
-                BlendSpec(
-                    place=reader.at(kind),
-                    kind=kind,
-                    entries=entries,
-                    unit=unit,
-                    epochs_together=together,
-                    subset=subset,
-                )
-                if entries
-                else None
+            if kind != "blend" and "blend_weight_unit" in reader:
+                reader.fault("blend_weight_unit", "only a 'blend' has weights; repetitions count samples")
+            blend = BlendSpec(
+                place=reader.at(kind),
+                kind=kind,
+                entries=entries,
+                unit=reader.text("blend_weight_unit") or "samples",
+                epochs_together=together,
+                subset=subset,
             )
+            return blend if entries else None
     return _parse_source(reader, (), _ELSEWHERE)
-
-
-def _unit(reader: MappingReader, kind: BlendKind) -> str:
-    if kind != "blend" and "blend_weight_unit" in reader:
-        reader.fault("blend_weight_unit", "only a 'blend' has weights; repetitions count samples")
-    return reader.text("blend_weight_unit") or "samples"
 
 
 def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:
     for entry in reader.entries(kind):
-        amount, schedule = _amount(entry, kind)
+        amount, schedule = (
+            parse_weight(entry, "weight") if kind == "blend" else (entry.positive("repetitions", 1.0), None)
+        )
         nested = next((key for key in _BLENDS if key in entry), None)
         if nested is not None:
             entry.fault(nested, "a blend within a blend has a metadataset file of its own; name that as 'path'")
@@ -257,12 +250,6 @@ def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:
         source = _parse_source(entry, (_AMOUNT[kind],), _ELSEWHERE_IN_BLENDS[kind])
         if source is not None:
             yield BlendEntry(amount=amount, source=source, schedule=schedule)
-
-
-def _amount(entry: MappingReader, kind: BlendKind) -> tuple[float, EntrySchedule | None]:
-    if kind == "blend":
-        return parse_weight(entry, "weight")
-    return entry.positive("repetitions", 1.0), None
 
 
 def _parse_source(
@@ -308,19 +295,16 @@ def parse_join(reader: MappingReader) -> JoinSpec | None:
     return join if join.members else None
 
 
-def _members(reader: MappingReader) -> Iterator[MemberSpec]:
+def _members(reader: MappingReader) -> Iterator[ReferenceSpec]:
     for position, (name, entry) in enumerate(_named_entries(reader)):
         # megatron-energon accepts 1, the default of the multiplier, at a member as well.
         allowed = {"shuffle_over_epochs_multiplier"} if entry.mapping.get("shuffle_over_epochs_multiplier") == 1 else ()
         entry.expect_keys((*_MEMBER_KEYS, *allowed), _JOIN_ONLY)
         nonmatch = _nonmatch(entry, is_primary=position == 0)
-        reference = parse_reference(MappingReader(_without_join_only(entry.mapping), entry.place, entry.faults))
+        own = {key: value for key, value in entry.mapping.items() if key not in _JOIN_ONLY}
+        reference = parse_reference(MappingReader(own, entry.place, entry.faults))
         if reference is not None:
-            yield MemberSpec(reference=reference, name=name, nonmatch=nonmatch)
-
-
-def _without_join_only(mapping: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return {key: value for key, value in mapping.items() if key not in _JOIN_ONLY}
+            yield replace(reference, name=name, nonmatch=nonmatch)
 
 
 def _named_entries(reader: MappingReader) -> list[tuple[str | None, MappingReader]]:

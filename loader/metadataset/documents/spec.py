@@ -17,7 +17,10 @@ BlendKind = Literal["blend", "blend_epochized"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceSpec:
-    """A reference to a dataset, and the settings for it; paths are as written in the file."""
+    """A reference to a dataset, and the settings for it; paths are as written in the file.
+
+    A member of a join also has ``nonmatch``, and ``name``, its key, if the join is a mapping.
+    """
 
     place: str
     ref: DatasetRef
@@ -27,13 +30,6 @@ class ReferenceSpec:
     epochs_together: int | None = 1
     subset: SubsetRange | None = None
     aux: Mapping[str, DatasetRef] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberSpec:
-    """One dataset of a join; ``name`` is its key if the join is a mapping."""
-
-    reference: ReferenceSpec
     name: str | None = None
     nonmatch: Nonmatch = "error"
 
@@ -43,7 +39,7 @@ class JoinSpec:
     """A join: samples of several datasets with the same key become one sample; the first dataset is the primary one."""
 
     place: str
-    members: tuple[MemberSpec, ...]
+    members: tuple[ReferenceSpec, ...]
     joiner: Joiner | None = None
     split_part: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)

@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 import numpy as np
@@ -24,7 +23,7 @@ from ...dataset.split_parts import filter_of_part, samples_of_part
 from ...errors import ConfigError, StorageError
 from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
-from ..documents.leaf_plan import JoinMember, JoinPlan
+from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from .peer_index import read_peer_rows
 
 _ROWS_AT_ONCE = 1 << 20
@@ -85,26 +84,23 @@ def _describe_change(members: Sequence[MemberIdentity], records: Sequence[JoinRe
     return "this join is not prepared"
 
 
-def _changes(now: Sequence[MemberIdentity], then: Sequence[MemberIdentity]) -> list[str]:
-    return [change for one, other in zip(now, then, strict=True) for change in _changes_of_member(one, other)]
-
-
-def _changes_of_member(now: MemberIdentity, then: MemberIdentity) -> list[str]:
+def _changes(members: Sequence[MemberIdentity], recorded: Sequence[MemberIdentity]) -> list[str]:
     changes = []
-    if now.uuid != then.uuid:
-        changes.append(f"member {now.path} was prepared again")
-    if now.split_part != then.split_part:
-        changes.append(f"the split part of member {now.path} is {now.split_part!r} now, not {then.split_part!r}")
-    elif now.split_config != then.split_config:
-        changes.append(f"the split of member {now.path} is {now.split_config} now, not {then.split_config}")
-    elif now.shards != then.shards:
-        changes.append(f"the split of member {now.path} has changed")
-    if now.exclude != then.exclude and now.split_part == then.split_part:
-        changes.append(f"the exclusions in the split of member {now.path} have changed")
-    if now.filter != then.filter:
-        changes.append(f"the filter of member {now.path} has changed")
-    if now.nonmatch != then.nonmatch:
-        changes.append(f"nonmatch of member {now.path} is {now.nonmatch} now, not {then.nonmatch}")
+    for now, then in zip(members, recorded, strict=True):
+        if now.uuid != then.uuid:
+            changes.append(f"member {now.path} was prepared again")
+        if now.split_part != then.split_part:
+            changes.append(f"the split part of member {now.path} is {now.split_part!r} now, not {then.split_part!r}")
+        elif now.split_config != then.split_config:
+            changes.append(f"the split of member {now.path} is {now.split_config} now, not {then.split_config}")
+        elif now.shards != then.shards:
+            changes.append(f"the split of member {now.path} has changed")
+        if now.exclude != then.exclude and now.split_part == then.split_part:
+            changes.append(f"the exclusions in the split of member {now.path} have changed")
+        if now.filter != then.filter:
+            changes.append(f"the filter of member {now.path} has changed")
+        if now.nonmatch != then.nonmatch:
+            changes.append(f"nonmatch of member {now.path} is {now.nonmatch} now, not {then.nonmatch}")
     return changes
 
 
@@ -140,7 +136,7 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     split_config: str
     shards: str
     exclude: str
-    nonmatch: str
+    nonmatch: Nonmatch
     filter: str = ""
     meta_folder: str = ""
 
@@ -205,36 +201,6 @@ class JoinRecord(msgspec.Struct, frozen=True, kw_only=True):
     members: tuple[MemberIdentity, ...]
 
 
-class RowWriter:
-    """Sequential writer of rows in the npy format.
-
-    Args:
-        file: The file to write.
-        members: Numbers in each row.
-    """
-
-    def __init__(self, file: BinaryIO, members: int) -> None:
-        self.rows = 0
-        self._file = file
-        self._members = members
-        self._write_header()
-
-    def append(self, rows: npt.NDArray[np.int64]) -> None:
-        """Write rows, shape (n, members)."""
-        self._file.write(np.ascontiguousarray(rows, dtype=_ROW_NUMBER).data)
-        self.rows += len(rows)
-
-    def finish(self) -> None:
-        """Write the final number of rows to the header."""
-        self._file.seek(0)
-        self._write_header()
-
-    def _write_header(self) -> None:
-        # numpy pads the header so that its length does not depend on the number of rows.
-        header = {"descr": _ROW_NUMBER.str, "fortran_order": False, "shape": (self.rows, self._members)}
-        np.lib.format.write_array_header_1_0(self._file, header)
-
-
 class JoinFiles:
     """The prepared rows of one metadataset.
 
@@ -249,23 +215,33 @@ class JoinFiles:
         self.path = self._storage.path(self._folder)
         """Path of the folder, for messages."""
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Lock the joins of this metadataset against other preparing processes.
+    def lock(self) -> AbstractContextManager[None]:
+        """Lock the joins of this metadataset against other preparing processes."""
+        return self._storage.lock(f"{self._folder}/.lock")
 
-        Raises:
-            StorageError: Another process holds the lock.
+    @contextmanager
+    def create_rows(self, name: str, members: int) -> Iterator[Callable[[npt.NDArray[np.int64]], None]]:
+        """Write the rows of a join atomically: the file appears at the end of the context, or not at all.
+
+        The function of the context appends rows, shape (n, members).
         """
-        with self._storage.lock(f"{self._folder}/.lock"):
-            yield
-
-    @contextmanager
-    def create_rows(self, name: str, members: int) -> Iterator[RowWriter]:
-        """Write the rows of a join atomically: the file appears at the end of the context, or not at all."""
+        count = 0
         with self._storage.create(f"{self._folder}/{name}.npy") as file:
-            writer = RowWriter(file, members)
-            yield writer
-            writer.finish()
+
+            def write_header() -> None:
+                # numpy pads the header so that its length does not depend on the number of rows.
+                header = {"descr": _ROW_NUMBER.str, "fortran_order": False, "shape": (count, members)}
+                np.lib.format.write_array_header_1_0(file, header)
+
+            def append(rows: npt.NDArray[np.int64]) -> None:
+                nonlocal count
+                file.write(np.ascontiguousarray(rows, dtype=_ROW_NUMBER).data)
+                count += len(rows)
+
+            write_header()
+            yield append
+            file.seek(0)
+            write_header()
 
     def write_record(self, name: str, record: JoinRecord) -> None:
         """Write the record of rows, which makes them valid; call it after the rows are written."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
-from ...errors import FormatError
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.keys import hash_keys
 from ...format.index.npy_column import ColumnReader
@@ -107,33 +104,26 @@ _ROWS_PER_READ = 1 << 18
 
 
 class SampleKeys:
-    """Reader of a dataset's keys and of the table of their hashes; a context manager.
+    """Reader of a dataset's keys and of the table of their hashes.
 
     Args:
         index: The dataset's index.
-
-    Raises:
-        FormatError: A column is damaged.
     """
 
     def __init__(self, index: DatasetIndex) -> None:
         self.index = index
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def open(self, stack: ExitStack) -> None:
+        """Open the columns until a stack closes.
+
+        Raises:
+            FormatError: A column is damaged.
+        """
         storage = open_storage(self.index.path)
-        with ExitStack() as stack:
-            self._key_ends, self._key_bytes, self._key_hash, self._key_sample = (
-                stack.enter_context(ColumnReader(storage, f"{name}.npy"))
-                for name in ("key_ends", "key_bytes", "key_hash", "key_sample")
-            )
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+        self._key_ends, self._key_bytes, self._key_hash, self._key_sample = (
+            stack.enter_context(ColumnReader(storage, f"{name}.npy"))
+            for name in ("key_ends", "key_bytes", "key_hash", "key_sample")
+        )
 
     def read(self, samples: range) -> Keys:
         """Read the keys of neighbouring samples.
@@ -147,7 +137,7 @@ class SampleKeys:
             first, ends = int(ends[0]), ends[1:]
         ends = ends - first
         if len(ends) and (ends[0] < 0 or (np.diff(ends) < 0).any() or first + int(ends[-1]) > len(self._key_bytes)):
-            raise self.contradiction("the ends of keys do not ascend")
+            raise contradictory("the ends of keys do not ascend", self.index.path)
         starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
         return Keys(self._key_bytes[first : first + (int(ends[-1]) if len(ends) else 0)], starts, ends)
 
@@ -162,9 +152,5 @@ class SampleKeys:
             rows = slice(start, start + _ROWS_PER_READ)
             samples = self._key_sample[rows].astype(np.int64)
             if int(samples.max()) >= size or int(samples.min()) < 0:
-                raise self.contradiction("a key refers to a sample that does not exist")
+                raise contradictory("a key refers to a sample that does not exist", self.index.path)
             yield self._key_hash[rows], samples
-
-    def contradiction(self, message: str) -> FormatError:
-        """Return the error for inconsistent columns of the index."""
-        return contradictory(message, self.index.path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 from ...dataset.opening import folder_at
@@ -11,7 +11,7 @@ from ...errors import ConfigError, Fault, FormatError, StorageError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import LoadRequest, is_metadataset
 from ...storage import resolve_path
-from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
+from ..documents.leaf_plan import JoinMember, JoinPlan
 from ..documents.parse import DocumentStore
 from ..plans.plan_leaves import plan_tree
 from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_join
@@ -159,15 +159,12 @@ def _is_current(name: str, record: JoinRecord) -> bool:
                 ),
                 place="",
                 name=None,
-                nonmatch=_NONMATCH[then.nonmatch],
+                nonmatch=then.nonmatch,
             )
             for then in record.members
         ]
         return name == join_hash([identify_member(member, folder_at(member.ref)) for member in members])
     except StorageError:
         return True  # the dataset may be unavailable for a while only
-    except (ConfigError, FormatError, KeyError):
+    except (ConfigError, FormatError):
         return False
-
-
-_NONMATCH: Mapping[str, Nonmatch] = {"error": "error", "skip": "skip", "none": "none"}

@@ -24,7 +24,7 @@ from ...storage import EPath, resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
-from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
+from ..documents.spec import BlendKind, BlendSpec, JoinSpec, ReferenceSpec
 from .inherited import InheritedSettings
 from .plan_node import NodeKind, PlanNode, warn_of_repeated_leaves
 
@@ -317,32 +317,27 @@ class TreePlanner:
                     f"there is no split {short_repr(split_part)} in {display_path(file)}; there are: {available}",
                 )
             return None
-        child = self._split(file, split, replace(outer, files=(*outer.files, key)))
+        inner = replace(outer, files=(*outer.files, key))
+        child = self._blend(file, split, inner) if isinstance(split, BlendSpec) else self._source(file, split, inner)
         if child is None:
             return None
         return _node("metadataset", file, outer, place=place, children=(child,))
-
-    def _split(self, file: str, split: SplitSpec, outer: InheritedSettings) -> PlanNode | None:
-        return self._blend(file, split, outer) if isinstance(split, BlendSpec) else self._source(file, split, outer)
 
     def _blend(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, blend.place)
         self._first_blend.setdefault(blend.kind, place)
         if isinstance(blend.subset, SampleRange):
             self._fault_of_numbers(file, blend.place.rpartition(".")[0])
-        shares = self._shares(file, blend, outer)
+        try:
+            shares = outer.shares(blend, training=self._training)
+        except ConfigError as error:  # a schedule of weights
+            self._documents.fault(file, blend.place, error.message)
+            shares = [replace(outer, weight=1.0, schedule=None)] * len(blend.entries)
         nodes = [self._source(file, entry.source, share) for entry, share in zip(blend.entries, shares, strict=True)]
         children = tuple(node for node in nodes if node is not None)
         if not children:
             return None
         return _node(blend.kind, file, outer, place=place, children=children, unit=blend.unit)
-
-    def _shares(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> Sequence[InheritedSettings]:
-        try:
-            return outer.shares(blend, training=self._training)
-        except ConfigError as error:  # a schedule of weights
-            self._documents.fault(file, blend.place, error.message)
-            return [replace(outer, weight=1.0, schedule=None)] * len(blend.entries)
 
     def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:
         if self._places_left <= 0:
@@ -352,20 +347,16 @@ class TreePlanner:
         if self._training and outer.repetitions == inf:
             self._documents.fault(file, source.place, "the product of the repetitions of all levels overflows")
         try:
-            return self._resolved_source(file, source, outer.within(source))
+            inner = outer.within(source)
+            if isinstance(source, JoinSpec):
+                return self._join(file, source, inner)
+            ref = _resolved(source.ref, file)
+            if is_metadataset(ref.path):
+                return self._nested(file, source, ref.path, inner)
+            return self._dataset(file, source, ref, inner)
         except ConfigError as error:  # a path leads out of its bucket, or a setting for its URL is missing
             self._documents.fault(file, source.place, f"{error.message}; {error.hint}" if error.hint else error.message)
             return None
-
-    def _resolved_source(
-        self, file: str, source: ReferenceSpec | JoinSpec, inner: InheritedSettings
-    ) -> PlanNode | None:
-        if isinstance(source, JoinSpec):
-            return self._join(file, source, inner)
-        ref = _resolved(source.ref, file)
-        if is_metadataset(ref.path):
-            return self._nested(file, source, ref.path, inner)
-        return self._dataset(file, source, ref, inner)
 
     def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
         given = asdict(source.ref) | {"filter": source.filter}
@@ -404,14 +395,12 @@ class TreePlanner:
         )
         return _node("join", file, inner, place=place, leaf=leaf)
 
-    def _member(self, file: str, member: MemberSpec, inner: InheritedSettings) -> JoinMember:
-        reference = member.reference
+    def _member(self, file: str, reference: ReferenceSpec, inner: InheritedSettings) -> JoinMember:
         ref = self._with_known_folder(file, reference, _resolved(reference.ref, file))
-        path = ref.path
-        provider = provider_of(path)
+        provider = provider_of(ref.path)
         if provider.format != "folder":
-            why = ", which has no keys" if is_record_file(path) else ""
-            found = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(path)}"
+            why = ", which has no keys" if is_record_file(ref.path) else ""
+            found = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(ref.path)}"
             self._documents.fault(file, f"{reference.place}.path", found)
         else:
             self._check_path(file, reference, ref)
@@ -425,8 +414,8 @@ class TreePlanner:
                 subset=(),
             ),
             place=self._documents.place(file, reference.place),
-            name=member.name,
-            nonmatch=member.nonmatch,
+            name=reference.name,
+            nonmatch=reference.nonmatch,
         )
 
     def _aux(self, file: str, source: ReferenceSpec) -> dict[str, DatasetRef]:

@@ -262,13 +262,6 @@ class BrokenBlock(Exception):  # noqa: N818 - it is no error of the caller
     """A file is not the block that its name says."""
 
 
-class StoredPart(NamedTuple):
-    """Bytes of a stored block."""
-
-    data: bytes
-    mtime_ns: int  # of the file
-
-
 def header_of(digest: bytes, data: bytes) -> bytes:
     """Return the header of a block.
 
@@ -283,8 +276,8 @@ def header_of(digest: bytes, data: bytes) -> bytes:
     return (fixed + _CHECKSUM.pack(zlib.crc32(fixed + table)) + table).ljust(HEADER_BYTES, b"\0")
 
 
-def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) -> StoredPart:
-    """Read the bytes [start, stop) of a block.
+def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) -> tuple[bytes, int]:
+    """Read the bytes [start, stop) of a block; return them and the time of the file, in ns.
 
     Args:
         fd: The open file.
@@ -314,7 +307,7 @@ def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) ->
         expected = _CHECKSUM.unpack_from(table, _CHECKSUM.size * (at // _PIECE_BYTES))[0]
         if zlib.crc32(view[at - first : at - first + _PIECE_BYTES]) != expected:
             raise BrokenBlock(f"its bytes {at}–{min(at + _PIECE_BYTES, size_bytes)} are damaged")
-    return StoredPart(data[start - first : stop - first], status.st_mtime_ns)
+    return data[start - first : stop - first], status.st_mtime_ns
 
 
 def _read(fd: int, start: int, stop: int) -> bytes:

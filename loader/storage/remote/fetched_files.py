@@ -16,7 +16,7 @@ import msgspec
 
 from ...errors import EnergonError, SampleError
 from ..protocol import raise_storage_error
-from .clients.choice import client_of, open_url
+from .clients.choice import connection_of, open_url
 from .clients.connection import Retries
 from .clients.http_client import HttpClient
 from .clients.limited_answer import PRIVATE, PUBLIC
@@ -47,11 +47,6 @@ class _Host:
     has_answered: bool = False
     misses: int = 0
     given_up: str = ""  # why
-
-
-class _KeptFailure(msgspec.Struct, array_like=True):
-    message: str
-    code: str
 
 
 class Downloads:
@@ -121,8 +116,8 @@ class Downloads:
         if os.path.exists(kept):
             return kept
         with suppress(OSError), open(f"{kept}.failed", "rb") as file:
-            failure = msgspec.json.decode(file.read(), type=_KeptFailure)
-            raise SampleError(failure.message, at=hide_query(url), code=failure.code)
+            message, code = msgspec.json.decode(file.read(), type=tuple[str, str])
+            raise SampleError(message, at=hide_query(url), code=code)
         fetch = self._pending.pop(url, None)
         if fetch is None:
             with suppress(ValueError):
@@ -135,7 +130,7 @@ class Downloads:
             if self._keeps:
                 code = "F102" if isinstance(error.__cause__, FileNotFoundError) else str(error.code)
                 with open(f"{kept}.failed", "wb") as file:
-                    file.write(msgspec.json.encode(_KeptFailure(error.message, code)))
+                    file.write(msgspec.json.encode((error.message, code)))
             raise
         return self._path(self._folder, url)
 
@@ -256,7 +251,7 @@ class Downloads:
         if protocol == "msc" and not self._options.allow_private:
             raise RequestFailure("a profile of yours may be a folder of this machine", Remedy.GIVE_UP, kind="refused")
         place = open_url(url)
-        client = client_of(place, options_for(url))
+        client = connection_of(place, options_for(url)).client
         size_bytes = client.head(place.key).size_bytes
         if size_bytes > self._options.max_bytes:
             cause = f"it has {size_bytes:,} bytes, more than {self._options.max_bytes:,}"

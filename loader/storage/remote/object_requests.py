@@ -51,7 +51,7 @@ class ObjectRequests:
         Raises:
             ConfigError: A package is missing, or the options are wrong.
         """
-        return connection_of(self._place, self.url)
+        return connection_of(self._place, options_for(self.url))
 
     def _send(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
         return self.connection().send(attempt, action=action, url=f"{self.url}/{name}" if name else self.url)

@@ -82,33 +82,12 @@ def fetcher_of(url: ObjectUrl) -> Fetcher:
     return _fetchers.get(key) or _fetchers.setdefault(key, Fetcher(options_for(str(url)).max_requests))
 
 
-def client_of(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
-    """Return the client of a URL's bucket, which all threads of this process share.
-
-    Args:
-        url: A URL in the bucket.
-        options: Endpoint, region and limits.
+def connection_of(url: ObjectUrl, options: StorageOptions) -> Connection:
+    """Return the connection to a URL's bucket, which all threads of this process share.
 
     Raises:
         ConfigError: A package is missing, or the options are wrong.
     """
-    return _connection(url, options).client
-
-
-def connection_of(url: ObjectUrl, text: str) -> Connection:
-    """Return the connection of this process to the bucket of a URL, with the present options.
-
-    Args:
-        url: The URL.
-        text: The URL as text.
-
-    Raises:
-        ConfigError: A package is missing, or the options are wrong.
-    """
-    return _connection(url, options_for(text))
-
-
-def _connection(url: ObjectUrl, options: StorageOptions) -> Connection:
     global _has_used_rust  # noqa: PLW0603
     direct = may_use_rust()
     key = (*_bucket(url), url.profiles, options, direct)

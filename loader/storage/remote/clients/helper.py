@@ -13,7 +13,7 @@ from ....errors import EnergonError, StorageError
 from ..failures import RequestFailure
 from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
-from .choice import client_of, use_rust_here
+from .choice import connection_of, use_rust_here
 from .client import ClientObject, ObjectClient
 from .helper_client import read_message, write_message
 
@@ -35,7 +35,7 @@ class _Server:
     def serve(self, request: tuple[int, ObjectUrl, StorageOptions, str, Sequence[Any], Mapping[str, Any]]) -> None:
         number, url, options, method, arguments, keywords = request
         try:
-            answer = self._result(client_of(url, options), method, *arguments, **keywords)
+            answer = self._result(connection_of(url, options).client, method, *arguments, **keywords)
         except (RequestFailure, EnergonError) as error:
             answer = error
         except BaseException as error:  # noqa: BLE001 - the parent raises it; a panic of obstore is no Exception

@@ -25,9 +25,6 @@ class Documents:
     """The documents of a prepared folder, each read at its first use.
 
     Args:
-        ref: The dataset, with the names of its documents.
-        storage: The folder of the shards.
-        shards: Names of the shards.
         index: Returns the index of all samples; called only for documents that name samples or parts.
     """
 
@@ -151,13 +148,11 @@ class Documents:
         return ConfigError("there is no such file", file=self.storage.path(f"{FOLDER}/{name}"), hint="check its name")
 
     def required_split(self) -> SplitConfig:
-        """Return the split; raise a ``ConfigError`` if there is none."""
         if self.split is None:
             raise ConfigError("this dataset has no split file", at=self._path, hint=split_hint(self._path))
         return self.split
 
     def column_names(self) -> list[str]:
-        """List the columns, which :func:`~.columns.column.open_column` opens."""
         return column_names(self.storage)
 
 

@@ -77,13 +77,7 @@ def folder_at(
 
 
 def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:
-    """Open a prepared folder of tar shards, with its index.
-
-    Raises:
-        StorageError: The folder is missing, or not prepared.
-        ConfigError: ``.info.json`` is invalid, or the shards are not tar files.
-        FormatError: The index is damaged.
-    """
+    """Open a prepared folder of tar shards, with its index."""
     dataset = folder_at(ref)
     tar_index(dataset)  # raises for other formats
     return cast("TarDataset", dataset)
@@ -105,7 +99,6 @@ def _prefetch(storage: Storage, ref: DatasetRef, *, with_index: bool) -> None:
 
 
 def _not_prepared(storage: Storage, ref: DatasetRef) -> StorageError:
-    """Return the error for a folder without ``.info.json``, which names the command that helps."""
     if not storage.exists(""):
         return missing_folder(storage)
     check_finished(storage)

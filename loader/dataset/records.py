@@ -42,7 +42,6 @@ class RecordDataset(Dataset):
 
     @cached_property
     def index(self) -> RecordIndex:
-        """The index of all samples."""
         return self._open_index()
 
     def parts(self, sample: int) -> list[PartPlace]:
@@ -85,13 +84,6 @@ class SingleFile(RecordDataset):
 
     Args:
         ref: The file; of a JSONL or token file, the ``.idx`` next to it is read.
-
-    Attributes:
-        file: Name of the file in its folder.
-
-    Raises:
-        FormatError: It is damaged, or its index is missing or damaged.
-        StorageError: It cannot be read.
     """
 
     def __init__(self, ref: DatasetRef) -> None:

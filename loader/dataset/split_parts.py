@@ -18,15 +18,7 @@ from .records import SingleFile
 
 
 def is_excluded(dataset: Dataset, sample: int) -> bool:
-    """Return True if the split excludes a sample.
-
-    Args:
-        dataset: The dataset.
-        sample: Number of the sample in the index.
-
-    Raises:
-        ConfigError: The split file is invalid.
-    """
+    """Return True if the split excludes a sample."""
     shard = dataset.index.shard_of(sample).name
     if shard in dataset.documents.excluded_shards:
         return True
@@ -35,11 +27,7 @@ def is_excluded(dataset: Dataset, sample: int) -> bool:
 
 
 def excluded_samples(dataset: Dataset) -> npt.NDArray[np.int64]:
-    """Return the numbers of all samples that the split excludes, ascending.
-
-    Raises:
-        ConfigError: The split file is invalid.
-    """
+    """Return the numbers of all samples that the split excludes, ascending."""
     documents = dataset.documents
     if not (documents.excluded_shards or documents.excluded_keys):
         return np.empty(0, np.int64)
@@ -72,11 +60,6 @@ def samples_of_part(dataset: Dataset, split_part: str, *, excluded_shards: bool 
     Args:
         dataset: The dataset; a single file serves as every split part.
         split_part: Name of the part: ``"train"``, ``"val"`` … or ``ALL_PARTS``.
-        excluded_shards: Also return the samples of excluded shards.
-
-    Raises:
-        ConfigError: There is no such part; the message names the existing ones. Or a range of the split file
-            reaches beyond a shard.
     """
     if dataset.traits.is_file:  # without a split, it serves as every split part
         return [range(len(dataset))]
@@ -94,16 +77,7 @@ def samples_of_part(dataset: Dataset, split_part: str, *, excluded_shards: bool 
 
 
 def rows_of_part(dataset: Dataset, kept: FilterRows, split_part: str) -> list[range]:
-    """Return the rows of a filter that are samples of a split part, one range for each shard with any.
-
-    Args:
-        dataset: The dataset.
-        kept: An opened filter of this dataset.
-        split_part: Name of the part.
-
-    Raises:
-        ConfigError: There is no such part.
-    """
+    """Return the rows of a filter that are samples of a split part, one range for each shard with any."""
     found = []
     for samples in samples_of_part(dataset, split_part, excluded_shards=True):
         if not len(samples):
@@ -119,12 +93,7 @@ def rows_of_part(dataset: Dataset, kept: FilterRows, split_part: str) -> list[ra
 
 
 def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
-    """Return the numbers of the samples of a split part in runs of neighbours, without excluded shards.
-
-    Raises:
-        ConfigError: There is no such part, or its filter is missing.
-        FormatError: Its filter is damaged.
-    """
+    """Return the numbers of the samples of a split part in runs of neighbours, without excluded shards."""
     kept = filter_of_part(dataset, split_part)
     if kept is None:
         return samples_of_part(dataset, split_part)
@@ -141,11 +110,6 @@ def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
 def filter_of_part(dataset: Dataset, split_part: str, name: str | None = None) -> FilterRows | None:
     """Open the filter that keeps the samples of a split part, and of another filter; None if none does.
 
-    Args:
-        dataset: The dataset.
-        split_part: Name of the part.
-        name: Name of a filter that a run uses in addition.
-
     Raises:
         ConfigError: There is no such filter.
         FormatError: A filter is damaged, or of other shards.
@@ -156,12 +120,7 @@ def filter_of_part(dataset: Dataset, split_part: str, name: str | None = None) -
 
 
 def open_filter(dataset: Dataset, name: str) -> FilterRows:
-    """Open a filter; its files are in ``.nv-meta``, or next to a single file.
-
-    Raises:
-        ConfigError: There is no such filter.
-        FormatError: A file of it is damaged, or it is of other shards.
-    """
+    """Open a filter; its files are in ``.nv-meta``, or next to a single file."""
     if isinstance(dataset, SingleFile):
         return open_file_filter(dataset.storage, dataset.file, name, len(dataset))
     first = {shard.name: shard.first_sample for shard in dataset.index.shards}

@@ -35,11 +35,7 @@ class TarDataset(Dataset):
 
     @cached_property
     def index(self) -> DatasetIndex:
-        """The index of all samples, with parts and keys; built at the first use if another tool prepared the dataset.
-
-        Raises:
-            FormatError: The index is damaged.
-        """
+        """The index of all samples; built at the first use if another tool prepared the dataset."""
         return self._open_index()
 
     @cached_property
@@ -57,12 +53,7 @@ class TarDataset(Dataset):
         return self.read_range(self.index.shard_of(sample), location, start, stop)
 
     def read_range(self, shard: ShardEntry, part: PartLocation, start: int = 0, stop: int | None = None) -> bytes:
-        """Read the bytes ``[start, stop)`` of a part that is located; fewer at its end.
-
-        Raises:
-            FormatError: The shard has changed since it was indexed, or ends within the part.
-            StorageError: The shard is missing or cannot be read.
-        """
+        """Read the bytes ``[start, stop)`` of a part that is located; fewer at its end."""
         stop = part.size_bytes if stop is None else min(stop, part.size_bytes)
         if start >= stop:
             return b""
@@ -99,12 +90,8 @@ def open_tar_index(storage: Storage, shard_counts: dict[str, int], *, reads_samp
     """Open the index of tar shards; build it if another tool prepared the dataset.
 
     Args:
-        storage: The folder of the shards.
         shard_counts: The shards in order, with their numbers of samples.
         reads_samples: The index is read sample by sample: columns are mapped at their first use.
-
-    Raises:
-        FormatError: The index is damaged.
     """
     index = current_index(storage, shard_counts)
     if index is not None:

@@ -108,7 +108,6 @@ def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, who
 
 
 def _count_in_ranges(folder: Dataset, kept: FilterRows | None, leaf: LeafPlan) -> int:
-    """Count the samples of a part that has ranges of its shards; this opens the index."""
     if kept is None:
         ranges, excluded = samples_of_part(folder, leaf.split_part, excluded_shards=True), excluded_samples(folder)
     else:
@@ -154,7 +153,6 @@ def named_by(leaf: LeafPlan, file: str) -> Iterator[None]:
 
     Args:
         leaf: The leaf; without a place, the errors stay as they are.
-        file: The metadataset.
     """
     try:
         yield

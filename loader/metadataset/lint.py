@@ -41,11 +41,6 @@ def lint_metadataset(
             of every dataset, and override the documents.
         open_aux: Function that opens an auxiliary store; None skips these stores.
         on_progress: Called after each task.
-
-    Raises:
-        ConfigError: The plan names splits that the metadataset does not have.
-        StorageError: The metadataset cannot be read.
-        WorkerError: A worker process was killed.
     """
     planned = plan_splits(plan.ref, split_parts=plan.split_parts)
     lint = _MetadatasetLint(plan, open_aux, on_progress)
@@ -74,7 +69,6 @@ class _MetadatasetLint(RunningLint):
         self._added: set[Finding] = set()
 
     def check(self, planned: PlannedSplits) -> None:
-        """Check the documents, then the paths in them, then the datasets."""
         self.complete = not planned.faults
         self.add(*(Finding(Metadatasets.E501, str(fault)) for fault in planned.faults))
         for name, tree in planned.trees.items():
@@ -103,7 +97,6 @@ class _MetadatasetLint(RunningLint):
     # -------------------------------------------------------------------------------------------------------- leaves
 
     def _check_leaf(self, leaf: LeafPlan) -> Iterator[Finding]:
-        """Check that the datasets and stores of a leaf exist, and record the datasets to check."""
         missing = [(dataset.path, self._missing(dataset)) for dataset in leaf.datasets]
         for path, fault in missing:
             if fault is not None:
@@ -205,7 +198,6 @@ class _MetadatasetLint(RunningLint):
 
 
 def _shared_with_training(planned: PlannedSplits) -> Iterator[Finding]:
-    """Find samples that a training split shares with another split."""
     training = [name for name in planned.trees if name.startswith("train")]
     for name, other in product(training, planned.trees):
         if other not in training:

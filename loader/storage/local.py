@@ -37,8 +37,6 @@ def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path:
 
     Args:
         attempt: The operation; its argument is the error of the last attempt.
-        error: The error of the first attempt.
-        action: Name of the operation, for the log and the error.
         path: The file, for both.
 
     Raises:
@@ -76,8 +74,6 @@ def _open_new(path: str) -> int:
 
 
 class _LocalFile(ClosesOnExit):
-    """A file read by ``pread``."""
-
     __slots__ = ("_fd", "_mtime_ns", "_path", "size_bytes")
 
     def __init__(self, path: str) -> None:
@@ -123,11 +119,7 @@ class _LocalFile(ClosesOnExit):
         return retry(attempt, error, action=action, path=self._path)
 
     def _open_again(self, error: OSError) -> None:
-        """Replace a stale handle of a network file system.
-
-        Raises:
-            StorageError: The path has another file now.
-        """
+        """Replace a stale handle of a network file system."""
         fd = _open(self._path)
         try:
             status = os.fstat(fd)
@@ -413,8 +405,6 @@ def walk_folders(
     """Yield a folder and all below it, each with the names of its files; links to folders are followed, not in circles.
 
     Args:
-        top: Path of the folder.
-        has_hidden: Enter folders whose names begin with a dot.
         onerror: Called with the error of a folder that cannot be listed, which is left out.
     """
     links = {top: 0}  # number of links in the path of a folder

@@ -41,11 +41,7 @@ def raise_storage_error(action: str, path: str, error: OSError) -> NoReturn:
 
 
 def check_name(name: str, *, folder: str) -> None:
-    """Check that a name leads to a file in its folder: names come from datasets, which may be hostile.
-
-    Raises:
-        StorageError: It leads out of the folder, or no file can have it.
-    """
+    """Check that a name leads to a file in its folder: names come from datasets, which may be hostile."""
     if name.startswith("/") or (".." in name and ".." in name.split("/")):
         raise StorageError(
             f"the name {name!r} leads out of this folder",
@@ -333,20 +329,12 @@ def read_document(storage: Storage, name: str, *, is_short: bool = False) -> byt
 
 
 def max_document_bytes() -> int:
-    """Return the limit of a document in bytes.
-
-    Raises:
-        ConfigError: The environment variable is no number.
-    """
+    """Return the limit of a document in bytes."""
     return limit_of_environment(DOCUMENT_LIMIT_VARIABLE, MAX_DOCUMENT_BYTES, unit="bytes")
 
 
 def limit_of_environment(variable: str, default: int, *, unit: str) -> int:
-    """Return the limit that a variable of the environment sets, or the default.
-
-    Raises:
-        ConfigError: The variable is no number.
-    """
+    """Return the limit that a variable of the environment sets, or the default."""
     given = os.environ.get(variable, "").strip()
     if not given:
         return default

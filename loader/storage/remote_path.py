@@ -124,8 +124,6 @@ def open_file(url: str, mode: str, encoding: str) -> IO[Any]:
 
 
 class _Upload(io.BufferedRandom):
-    """A file that is stored when it is closed."""
-
     def __init__(self, storage: RemoteStorage, name: str, *, if_absent: bool) -> None:
         fd, self._path = tempfile.mkstemp(prefix="energon-upload-")
         super().__init__(io.FileIO(fd, "r+b"))
@@ -251,7 +249,6 @@ class FileStream(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read up to ``size`` bytes, fewer only at the end."""
         left = max(0, self._size - self._position)
         wanted = left if size is None or size < 0 else min(size, left)
         data = self._read_here(wanted) if wanted else b""

@@ -33,7 +33,6 @@ class Answers:
         found: The answers of another process; None records those of this one.
 
     Attributes:
-        found: The answers by question.
         records: True if this process reads the files, and records what it finds.
     """
 
@@ -42,7 +41,6 @@ class Answers:
         self.found: dict[tuple[Any, ...], Answer] = {} if found is None else found
 
     def ask(self, question: tuple[Any, ...], read: Callable[[], _R]) -> _R:
-        """Return the recorded answer, or the answer of the files."""
         if not self.records and question in self.found:
             return self.found[question]  # type: ignore[return-value]  # a question has answers of one type
         answer = read()

@@ -210,8 +210,6 @@ def hint_of_missing(path: str) -> str:
 
 
 def _calls(method: str, place: Callable[[SplitStorage, str], tuple[Storage, str]]) -> Any:
-    """Return the method of the storage that a name belongs to, with the name in it."""
-
     def call(self: SplitStorage, name: str, *arguments: Any, **options: Any) -> Any:
         storage, inner = place(self, name)
         return getattr(storage, method)(inner, *arguments, **options)
@@ -220,13 +218,7 @@ def _calls(method: str, place: Callable[[SplitStorage, str], tuple[Storage, str]
 
 
 class SplitStorage:
-    """A storage with another storage instead of one of its folders. All other files are read-only.
-
-    Args:
-        main: The storage.
-        folder: Name of the folder in it.
-        other: The folder to use instead.
-    """
+    """A storage with another storage instead of one of its folders. All other files are read-only."""
 
     def __init__(self, main: Storage, folder: str, other: Storage) -> None:
         self.url = main.url

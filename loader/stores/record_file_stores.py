@@ -40,7 +40,6 @@ class _RecordFileStore(FileStore[T_co]):
         return self._opened
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return len(self._file())
 
     def _read(self, key: str | int) -> tuple[Any, SourceInfo]:

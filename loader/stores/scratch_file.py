@@ -79,11 +79,7 @@ class ScratchFile:
     can punch holes (macOS cannot by this call); else its space is freed when the whole segment is released.
 
     Args:
-        folder: A folder on the disk, created if it is missing.
         max_bytes: Largest size that will be reserved; segments are a fraction of it.
-
-    Raises:
-        StorageError: No file can be created in the folder.
     """
 
     def __init__(self, folder: Path, *, max_bytes: int) -> None:
@@ -115,7 +111,6 @@ class ScratchFile:
         return extent
 
     def release(self, extent: Extent) -> None:
-        """Free the space of an extent."""
         segment = extent.segment
         segment.extents -= 1
         freed = 0

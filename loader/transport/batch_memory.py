@@ -52,7 +52,6 @@ def place(shape: Sequence[int], *, like: torch.Tensor) -> torch.Tensor | None:
 
     Args:
         shape: Its shape.
-        like: A tensor of its type and device.
     """
     memory = _thread.slot[0]
     if memory is None or not like.is_cpu or prod(shape) * like.element_size() < MIN_BYTES:

@@ -45,11 +45,9 @@ class SegmentFlags:
         return not self._flags[number]
 
     def take(self, number: int) -> None:
-        """Hand a segment over to the rank."""
         self._flags[number] = 1
 
     def release(self, number: int) -> None:
-        """Hand a segment back to its worker."""
         self._flags[number] = 0
 
 
@@ -62,13 +60,7 @@ class _Name(NamedTuple):
 
 
 class SentSegment:
-    """A segment on its way to the rank, which opens it when it reads the message, while the worker still runs.
-
-    Args:
-        name: The identity of the segment.
-        file: The worker's descriptor of it.
-        size_bytes: Its size.
-    """
+    """A segment on its way to the rank, which opens it when it reads the message, while the worker still runs."""
 
     __slots__ = ("_file", "_name", "_size_bytes")
 
@@ -129,8 +121,6 @@ def _release(flags: SegmentFlags, name: _Name, pid: int) -> None:
 
 
 class _Segment:
-    """A segment in its worker's process."""
-
     def __init__(self, generation: int, size_bytes: int) -> None:
         self.generation = generation
         self.size_bytes = size_bytes
@@ -149,11 +139,7 @@ class _Segment:
 
 
 class SegmentPool:
-    """The segments of a worker process.
-
-    Args:
-        flags: The owners of the segments, shared with the rank.
-    """
+    """The segments of a worker process."""
 
     def __init__(self, flags: SegmentFlags) -> None:
         self._flags = flags

@@ -34,7 +34,6 @@ class ExclusionPlan:
 
     Attributes:
         numbers: Numbers of the samples that it excludes, ascending, without those that were excluded before.
-        already: Number of the chosen samples that were excluded before.
         remaining: Number of the samples that are not excluded afterwards.
         filter: Name of the filter to change; None for the split file.
     """
@@ -49,8 +48,6 @@ def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | Non
     """Return what an exclusion would change.
 
     Args:
-        folder: The dataset.
-        samples: Numbers of the samples to exclude.
         filter_name: Name of the filter that is to keep all others; None for the split file.
 
     Raises:
@@ -96,12 +93,7 @@ def included_samples(folder: Dataset, filter_name: str | None = None) -> IntArra
     """Return the numbers of the samples that are not excluded, ascending.
 
     Args:
-        folder: The dataset.
         filter_name: Name of a filter, which keeps all if there is none of this name; None for the split file.
-
-    Raises:
-        ConfigError: The split file is invalid.
-        FormatError: The filter is damaged or stale.
     """
     if filter_name is None:
         return np.setdiff1d(np.arange(len(folder.index)), excluded_samples(folder), assume_unique=True)
@@ -118,14 +110,6 @@ def exclude_samples(
 
     Args:
         folder: The dataset; open it again to see the change.
-        plan: The exclusion.
-        reason: Why, for the journal.
-        shards: Shards of the plan that a split file excludes as a whole.
-        group: Text that the entries of one command in several datasets have in common.
-
-    Raises:
-        ConfigError: The split file is invalid.
-        StorageError: A file cannot be written, or another process changed it meanwhile.
     """
     if not len(plan.numbers):
         return None
@@ -156,17 +140,11 @@ def exclude_names(
 
     Args:
         folder: The dataset; its ``split_file`` is changed, and stays YAML or JSON.
-        names: ``<shard>/<key>``, or shards.
-        reason: Why, for the journal.
         samples: Number of samples that they exclude; None for the number of new names.
         group: As in :func:`exclude_samples`.
 
     Returns:
         The entry of the journal; None if all names were there.
-
-    Raises:
-        ConfigError: The split file is invalid.
-        StorageError: A file cannot be written, or another process changed it meanwhile.
     """
     storage, own = folder.storage, ExclusionFiles.of(folder)
     with storage.lock(own.lock):
@@ -198,11 +176,6 @@ def undo_exclusion(folder: Dataset) -> Exclusion | None:
 
     Args:
         folder: The dataset; open it again to see the change.
-
-    Raises:
-        ConfigError: The split file is missing or invalid.
-        FormatError: The journal is damaged.
-        StorageError: A file cannot be written, or another process changed it meanwhile.
     """
     storage, own = folder.storage, ExclusionFiles.of(folder)
     with storage.lock(own.lock):
@@ -254,7 +227,6 @@ def _copy_filter(files: FilterFiles, old: str, new: str) -> None:
 
 
 def _read(storage: Storage, file: str) -> tuple[SplitConfig, bytes, str]:
-    """Return a split file, its bytes, and its version in an object store."""
     if not storage.exists(file):
         raise ConfigError("there is no such split file", file=storage.path(file), hint=split_hint(storage.path("")))
     if isinstance(storage, RemoteStorage):

@@ -29,8 +29,6 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         at: Time in UTC, ``2026-11-24T10:00:00Z``.
-        reason: Why, as the caller gave it.
-        samples: Number of samples that it excluded.
         names: The entries that it added to a split file: ``<shard>/<key>``, or shards.
         split_file: Name in ``.nv-meta`` of that file; empty for a filter.
         filter: Name of the filter that it changed; empty for a split file.
@@ -58,7 +56,6 @@ class ExclusionFiles:
     """The names of a dataset's files about exclusions.
 
     Attributes:
-        storage: The dataset, or the folder of a single file.
         file: Name of the single file; None for a prepared folder.
     """
 
@@ -67,7 +64,6 @@ class ExclusionFiles:
 
     @classmethod
     def of(cls, folder: Dataset) -> ExclusionFiles:
-        """Return the files of a dataset."""
         return cls(storage=folder.storage, file=folder.file if isinstance(folder, SingleFile) else None)
 
     @property
@@ -77,11 +73,9 @@ class ExclusionFiles:
 
     @property
     def lock(self) -> str:
-        """The lock that a change holds."""
         return LOCK if self.file is None else f".{self.file}.lock"
 
     def of_filter(self, name: str) -> FilterFiles:
-        """Return the files of a filter."""
         if self.file is None:
             return FilterFiles.of_dataset(self.storage, name)
         return FilterFiles.of_file(self.storage, self.file, name)
@@ -98,11 +92,7 @@ class ExclusionFiles:
         return sorted(name for name in names if is_filter_name(name) and self.of_filter(name).exist())
 
     def read_journal(self) -> tuple[Exclusion, ...]:
-        """Read the exclusions of the dataset, the oldest first.
-
-        Raises:
-            FormatError: The file has something else, or another version.
-        """
+        """Read the exclusions of the dataset, the oldest first."""
         if not self.storage.exists(self.journal):
             return ()
         try:

@@ -73,12 +73,6 @@ _Value = Values | int | float | str
 class Condition:
     """A parsed condition.
 
-    Args:
-        text: The expression.
-
-    Raises:
-        ConfigError: It has a form that is not allowed; the message names it.
-
     >>> Condition("tokens > 2048 and width >= 512").columns
     ('tokens', 'width')
     >>> Condition("json[a][b] == 'x' or jpg.width < 9").columns
@@ -116,15 +110,7 @@ class Condition:
         return tuple(sorted({str(one.value) for call in calls for one in call.args if isinstance(one, ast.Constant)}))
 
     def holds(self, source: ValuesOf, samples: int) -> _Bools:
-        """Return True for the samples for which the condition is known to be true, shape (samples,).
-
-        Args:
-            source: Looks up the values of these samples.
-            samples: Number of samples.
-
-        Raises:
-            ConfigError: There is no such column, or a text is compared with a number.
-        """
+        """Return True for the samples for which the condition is known to be true, shape (samples,)."""
         with np.errstate(all="ignore"):
             is_true, known = self._truth(self._tree, source)
         return np.broadcast_to(is_true & known, (samples,))

@@ -19,10 +19,6 @@ def keys_and_origins(path: str, *, column: str | None = None) -> tuple[list[str]
     Args:
         path: As for :func:`keys_of_file`.
         column: The column of a table; of a quarantine file, its keys alone are used, in any dataset.
-
-    Raises:
-        ConfigError: The file has no such column, or is no report.
-        StorageError: It cannot be read.
     """
     keys = keys_of_file(path, column=column)
     if column is not None or not path.lower().endswith(".jsonl"):

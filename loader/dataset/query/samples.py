@@ -57,8 +57,6 @@ def find_samples(folder: Dataset, query: SampleQuery, *, within: range | None = 
     """Return the numbers of the chosen samples, ascending.
 
     Args:
-        folder: The dataset.
-        query: The choice.
         within: Only some of these numbers; a value of the condition that none of them has may exist in others.
 
     Raises:
@@ -115,12 +113,7 @@ def _numbers(ranges: Iterable[range]) -> IntArray:
 
 
 def samples_of_keys(folder: Dataset, keys: Iterable[str]) -> dict[str, Sequence[int]]:
-    """Return the numbers of the samples that each key names; none for an unknown key.
-
-    Args:
-        folder: The dataset.
-        keys: ``<shard>/<key>``, bare keys, and shards.
-    """
+    """Return the numbers of the samples that each key names; none for an unknown key."""
     shards = {shard.name: shard for shard in folder.index.shards}
     return {
         key: folder.index.find(key) or (folder.index.samples_of(shards[key]) if key in shards else ())
@@ -137,11 +130,7 @@ def _of_keys(folder: Dataset, keys: Iterable[str]) -> IntArray:
 
 
 def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
-    """Return what the condition of a query names and a dataset lacks: ``column 'width'``, ``part 'jpg'``.
-
-    Raises:
-        ConfigError: The condition is invalid.
-    """
+    """Return what the condition of a query names and a dataset lacks: ``column 'width'``, ``part 'jpg'``."""
     if query.where is None:
         return []
     parsed, lacking = Condition(query.where), []
@@ -164,7 +153,6 @@ def unknown_key_error(folders: Sequence[Dataset], keys: Sequence[str], *, at: st
     Args:
         folders: The datasets, or single files of samples; at least one.
         keys: ``<shard>/<key>``, or bare keys; at least one.
-        at: The path that names the datasets.
     """
     folder = folders[0]
     hint = "keys are written as energon preview shows them: '<shard>/<key>', or the key alone"
@@ -218,7 +206,6 @@ class KeyOrigin:
     """The dataset of a key.
 
     Attributes:
-        path: The dataset.
         uuid: Name of its index; None if it has none, as single files and joins.
     """
 
@@ -251,12 +238,7 @@ def keys_of_folder(keys: Iterable[str], origins: KeyOrigins, folder: Dataset) ->
 
 
 def foreign_keys_error(origins: KeyOrigins, *, at: str) -> ConfigError:
-    """Return the error about keys that are in no named dataset.
-
-    Args:
-        origins: The datasets of the keys.
-        at: The path that was named.
-    """
+    """Return the error about keys that are in no named dataset."""
     paths = sorted({origin.path for some in origins.values() for origin in some})
     more = f" and {len(paths) - _MAX_SHOWN:,} more" if len(paths) > _MAX_SHOWN else ""
     return ConfigError(

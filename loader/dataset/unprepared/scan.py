@@ -32,11 +32,9 @@ class ShardSummary:
 
     Attributes:
         entry: The shard, as if it were the only one.
-        sizes: Part name → sizes of evenly spaced parts.
         counts: Part name → number of parts and their bytes.
         key_hash: Hashes of the keys, ascending, shape (n,).
         key_order: The sample of each hash, shape (n,).
-        part_sets: Its part sets.
     """
 
     entry: ShardEntry
@@ -51,8 +49,6 @@ class UnpreparedDataset(TarDataset):
     """Tar shards without ``.nv-meta``, whose samples a scan of the headers has located: no split, columns or types.
 
     Args:
-        tars: The shards.
-        index: The samples.
         complete: These are all samples of the shards.
         damaged: The errors of shards that cannot be scanned, whose samples are missing.
     """
@@ -76,7 +72,6 @@ def scan_first_samples(tars: TarFolder, samples: int) -> UnpreparedDataset:
     """Scan no more headers than needed for the first samples.
 
     Args:
-        tars: The shards.
         samples: Number of samples to find at least, if there are as many.
 
     Raises:
@@ -113,8 +108,6 @@ def scan_tars(
     """Scan the headers of all shards.
 
     Args:
-        tars: The shards.
-        workers: Number of worker processes.
         on_progress: Called after each shard with the numbers of scanned shards and of all shards.
     """
     found: dict[int, ShardSummary | EnergonError] = {}

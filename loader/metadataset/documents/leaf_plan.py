@@ -29,8 +29,6 @@ class Joiner:
 
 
 class _OfRequest:
-    """Attributes of the request, as attributes of the plan."""
-
     __slots__ = ()
     request: LoadRequest
 
@@ -46,7 +44,6 @@ class _OfRequest:
 
     @property
     def split_part(self) -> str:
-        """Part of the split."""
         return self.request.split_part
 
     @property

@@ -16,7 +16,6 @@ class MappingReader:
     """Reader of one mapping in a document. A getter adds a fault for an invalid value, and returns its default.
 
     Args:
-        mapping: The parsed mapping.
         place: Its place in the document; empty for the whole document.
         faults: List to which faults are added; shared by all mappings of a document.
     """
@@ -30,7 +29,6 @@ class MappingReader:
         return key in self.mapping
 
     def at(self, key: object) -> str:
-        """Return the place of a key."""
         return f"{self.place}.{short_key(key)}" if self.place else short_key(key)
 
     def fault(self, key: str, message: str) -> None:
@@ -38,14 +36,12 @@ class MappingReader:
         self.faults.append(Fault(place=self.at(key) if key else self.place, message=message))
 
     def fault_at(self, key: object, message: str) -> None:
-        """Add a fault of a key of any type."""
         self.faults.append(Fault(place=self.at(key), message=message))
 
     def expect_keys(self, known: Iterable[str], why_not: Mapping[str, str] | None = None) -> None:
         """Add a fault for every unknown key.
 
         Args:
-            known: The known keys.
             why_not: Messages for keys that are valid elsewhere: key → message.
         """
         names = list(known)
@@ -99,7 +95,6 @@ class MappingReader:
         return None
 
     def entries(self, key: str) -> list[MappingReader]:
-        """Return readers for the mappings in a non-empty list."""
         value = self.mapping.get(key)
         if not isinstance(value, list) or not value:
             found = "an empty list" if value == [] else short_repr(value)
@@ -118,7 +113,6 @@ def _has_exponent(value: object) -> bool:
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Return True for a number; true and false are not numbers."""
     if isinstance(value, bool):
         return False
     return isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _MAX_BITS)

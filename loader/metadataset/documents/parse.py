@@ -24,11 +24,7 @@ _RECIPE = "Recipe"
 
 
 class DocumentStore:
-    """Reader of the metadataset files of one tree. It reads each file once, and collects the faults of all.
-
-    Args:
-        root: Absolute path of the root of the tree.
-    """
+    """Reader of the metadataset files of one tree. It reads each file once, and collects the faults of all."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -38,15 +34,10 @@ class DocumentStore:
 
     @property
     def faults(self) -> list[Fault]:
-        """Faults of all files, in the order in which they were found."""
         return list(self._faults)
 
     def open(self, path: str) -> MetadatasetSpec:
-        """Read a file, and add its faults.
-
-        Raises:
-            StorageError: The file cannot be read.
-        """
+        """Read a file, and add its faults."""
         if path not in self._specs:
             text = read_document(*open_parent(path)).decode("utf-8", "replace")
             spec, faults = parse_metadataset(text, file=path)
@@ -68,10 +59,6 @@ class DocumentStore:
 
 def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fault]]:
     """Parse a metadataset, and collect all faults.
-
-    Args:
-        text: The document, YAML or JSON.
-        file: Its path.
 
     Returns:
         The valid contents, and the faults. Files that the contents reference can be checked in spite of faults.

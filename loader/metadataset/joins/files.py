@@ -120,12 +120,8 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     Attributes:
         path: Path of the dataset; for messages only, since a moved dataset has the same rows.
-        uuid: The index that the rows' numbers refer to.
-        split_part: Part of its split.
-        split_config: Name of its split file.
         shards: Hash of the shards of that part, in order.
         exclude: Hash of the shards and samples that the split file excludes from that part, sorted.
-        nonmatch: Treatment of keys that the dataset lacks.
         filter: Name and checksum of the filter that selects its samples; empty without one.
         meta_folder: Path of the folder used instead of ``.nv-meta``; empty without one. The rows do not depend on it.
     """
@@ -142,12 +138,7 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
-    """Return the identity of a dataset in its current state; no sample is read.
-
-    Raises:
-        ConfigError: The split file is missing or invalid, or there is no such filter.
-        FormatError: The filter is damaged, or of other shards.
-    """
+    """Return the identity of a dataset in its current state; no sample is read."""
     split, part = folder.documents.split, folder.documents.loaded_part(member.split_part)
     if split is None or part not in split.split_parts:
         samples_of_part(folder, part)  # raises, and lists the existing parts
@@ -190,23 +181,14 @@ def _hash(value: object) -> str:
 
 
 class JoinRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of prepared rows.
-
-    Attributes:
-        rows: Number of rows.
-        members: Identities of the datasets at the time.
-    """
+    """Record of prepared rows."""
 
     rows: int
     members: tuple[MemberIdentity, ...]
 
 
 class JoinFiles:
-    """The prepared rows of one metadataset.
-
-    Args:
-        file: Path of the metadataset.
-    """
+    """The prepared rows of one metadataset."""
 
     def __init__(self, file: str) -> None:
         folder, name = os.path.split(file)
@@ -216,7 +198,6 @@ class JoinFiles:
         """Path of the folder, for messages."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """Lock the joins of this metadataset against other preparing processes."""
         return self._storage.lock(f"{self._folder}/.lock")
 
     @contextmanager
@@ -249,11 +230,7 @@ class JoinFiles:
             file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
     def read_record(self, name: str) -> JoinRecord | None:
-        """Read the record of rows; None if the file is missing or damaged.
-
-        Raises:
-            StorageError: It cannot be read.
-        """
+        """Read the record of rows; None if the file is missing or damaged."""
         file = f"{self._folder}/{name}.json"
         try:
             return msgspec.json.decode(read_document(self._storage, file), type=JoinRecord)
@@ -265,11 +242,7 @@ class JoinFiles:
             return None
 
     def map_rows(self, name: str, members: int) -> npt.NDArray[np.int64] | None:
-        """Map rows into memory, read-only, in constant time; None if the file is damaged or missing.
-
-        Raises:
-            StorageError: It cannot be read.
-        """
+        """Map rows into memory, read-only, in constant time; None if the file is damaged or missing."""
         file_name = f"{self._folder}/{name}.npy"
         try:
             info = self._storage.stat(file_name)
@@ -293,7 +266,6 @@ class JoinFiles:
             raise_storage_error("map this file", self._storage.path(file_name), error)
 
     def names(self) -> list[str]:
-        """Return the names of all rows with a record."""
         if not self._storage.exists(self._folder):
             return []
         found = [_OWN.fullmatch(os.path.basename(file.name)) for file in self._storage.list(self._folder)]

@@ -39,7 +39,6 @@ class Keys:
 
     @classmethod
     def concatenate(cls, some: Sequence[Keys]) -> Keys:
-        """Concatenate several sets of keys."""
         if len(some) == 1:
             return some[0]
         firsts = np.cumsum([0, *(len(keys.key_bytes) for keys in some)])
@@ -56,7 +55,6 @@ class Keys:
         return Keys(self.key_bytes, starts, starts + self.sizes[which])
 
     def one(self, number: int) -> bytes:
-        """Return one key."""
         start = int(self.starts[number])
         return self.key_bytes[start : start + int(self.sizes[number])].tobytes()
 
@@ -91,7 +89,6 @@ class Keys:
         """Return eight bytes of each key as a number; bytes behind a key's end are zero.
 
         Args:
-            starts: Offsets of the keys.
             sizes: Sizes of the keys, in bytes.
             offset: Offset within each key, in bytes.
         """
@@ -104,21 +101,13 @@ _ROWS_PER_READ = 1 << 18
 
 
 class SampleKeys:
-    """Reader of a dataset's keys and of the table of their hashes.
-
-    Args:
-        index: The dataset's index.
-    """
+    """Reader of a dataset's keys and of the table of their hashes."""
 
     def __init__(self, index: DatasetIndex) -> None:
         self.index = index
 
     def open(self, stack: ExitStack) -> None:
-        """Open the columns until a stack closes.
-
-        Raises:
-            FormatError: A column is damaged.
-        """
+        """Open the columns until a stack closes."""
         storage = open_storage(self.index.path)
         self._key_ends, self._key_bytes, self._key_hash, self._key_sample = (
             stack.enter_context(ColumnReader(storage, f"{name}.npy"))
@@ -126,11 +115,7 @@ class SampleKeys:
         )
 
     def read(self, samples: range) -> Keys:
-        """Read the keys of neighbouring samples.
-
-        Raises:
-            FormatError: The columns contradict each other.
-        """
+        """Read the keys of neighbouring samples."""
         ends = self._key_ends[max(0, samples.start - 1) : samples.stop].astype(np.int64)
         first = 0
         if samples.start:
@@ -142,11 +127,7 @@ class SampleKeys:
         return Keys(self._key_bytes[first : first + (int(ends[-1]) if len(ends) else 0)], starts, ends)
 
     def table(self) -> Iterator[tuple[npt.NDArray[np.uint64], IntArray]]:
-        """Yield consecutive blocks of the hash table: ascending hashes of all keys, and the sample of each.
-
-        Raises:
-            FormatError: The columns contradict each other.
-        """
+        """Yield consecutive blocks of the hash table: ascending hashes of all keys, and the sample of each."""
         size = len(self.index)
         for start in range(0, size, _ROWS_PER_READ):
             rows = slice(start, start + _ROWS_PER_READ)

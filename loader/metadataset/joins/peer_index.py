@@ -35,10 +35,6 @@ _SHARD_BITS = 43  # a shard has less than 8 TiB
 def read_peer_rows(plan: JoinPlan, folders: Sequence[Dataset]) -> IntArray | None:
     """Return the rows of a join that megatron-energon has prepared, in the order of the primary's samples.
 
-    Args:
-        plan: The join.
-        folders: Its opened datasets.
-
     Returns:
         Shape (rows, members), as :func:`.open_join`; None if there is no such file, or if it is not valid for the
         data: a row names no sample of the split part, joins two keys, or a row is missing.
@@ -70,9 +66,6 @@ def write_peer_rows(plan: JoinPlan, folders: Sequence[Dataset], rows: IntArray) 
     Returns:
         Path of the file; None if the file cannot express the join: a dataset excludes several samples, or has shards
         whose samples have no known offsets.
-
-    Raises:
-        StorageError: The file cannot be written.
     """
     storage, name = open_storage(os.path.dirname(plan.file)), _file_name(plan, folders)
     places = np.full((len(rows), len(folders), _PLACE), -1, "<i8")
@@ -151,20 +144,17 @@ class _Places:
         return np.where(has_none, -1, self.samples[row])
 
     def of_samples(self, numbers: IntArray) -> IntArray:
-        """Return the places of samples of the split part."""
         order = np.argsort(self.samples)
         found: IntArray = self.places[order[np.searchsorted(self.samples, numbers, sorter=order)]]
         return found
 
 
 def _packed(places: IntArray) -> IntArray:
-    """Return shard and offset as one number, which ascends as both do."""
     packed: IntArray = (places[:, 0] << _SHARD_BITS) + places[:, 1]
     return packed
 
 
 def _included(folder: Dataset, member: JoinMember) -> IntArray:
-    """Return the samples of a split part that are not excluded, in order."""
     ranges = samples_of_part(folder, folder.documents.loaded_part(member.split_part))
     numbers = [np.arange(some.start, some.stop) for some in ranges]
     samples = np.concatenate([np.empty(0, np.int64), *numbers])
@@ -202,11 +192,7 @@ def _is_valid(rows: IntArray, plan: JoinPlan, folders: Sequence[Dataset]) -> boo
 
 
 def _key_hashes(folder: Dataset) -> npt.NDArray[np.uint64]:
-    """Return the hash of each sample's key, shape (samples,).
-
-    Raises:
-        StorageError: The index has other numbers of samples.
-    """
+    """Return the hash of each sample's key, shape (samples,)."""
     index = tar_index(folder)
     hashes = np.empty(len(index), np.uint64)
     numbers = np.asarray(index.key_sample).astype(np.int64)

@@ -148,11 +148,7 @@ class _Join:
         return zip(self._folders, self._plan.members, strict=True)
 
     def batches(self, progress: Progress | None = None) -> Iterator[IntArray]:
-        """Yield the rows of some samples of the primary at a time, shape (n, members).
-
-        Raises:
-            ConfigError: As :func:`find_rows`; of missing keys after the last rows.
-        """
+        """Yield the rows of some samples of the primary at a time, shape (n, members)."""
         excluded, runs = excluded_samples(self._folders[0]), self._runs[0]
         done, total = 0, sum(map(len, runs))
         with ExitStack() as stack:
@@ -186,7 +182,6 @@ class _Join:
         return rows[kept]
 
     def _check_missing(self) -> None:
-        """Raise if a dataset with ``nonmatch: error`` lacks keys."""
         faults = []
         for number in self._errs:
             lacking, keys = self._lacking[number], self._keys_lacking[number]
@@ -261,8 +256,6 @@ class KeyMatcher:
     """Vectorised lookup of samples of one split part by key.
 
     Args:
-        folder: The dataset.
-        keys: Its keys.
         runs: The samples of the split part, a range for each shard.
         kept: The filter that selects its samples; None keeps all.
     """

@@ -135,7 +135,6 @@ def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:
 
 
 def _remove_all(files: JoinFiles) -> None:
-    """Remove the rows of joins that a metadataset no longer has."""
     if files.names():
         with files.lock():
             files.remove_others(set())

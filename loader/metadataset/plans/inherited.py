@@ -38,7 +38,6 @@ class InheritedSettings:
     schedule: EntrySchedule | None = None
 
     def within(self, spec: ReferenceSpec | JoinSpec) -> InheritedSettings:
-        """Add the settings of a reference or join."""
         outer = self.request
         if spec.epochs_together == 1 and not (spec.split_part or spec.subflavors or spec.subset):
             return self
@@ -92,7 +91,6 @@ class InheritedSettings:
 
         Args:
             ref: The dataset of the reference, with absolute paths.
-            reference: The reference.
             aux: Auxiliary stores, with absolute paths.
         """
         outer = self.request.ref
@@ -111,7 +109,6 @@ class InheritedSettings:
         )
 
     def leaf(self, request: LoadRequest, *, place: str, join: JoinPlan | None = None) -> LeafPlan:
-        """Return the plan of a leaf."""
         return LeafPlan(
             request=request,
             place=place,
@@ -142,7 +139,6 @@ def scheduled_shares(blend: BlendSpec, outer: EntrySchedule | None, weight: floa
     """Return the shares of all samples for each entry of a blend; None if no weight changes.
 
     Args:
-        blend: The blend.
         outer: The share of the blend in each stretch; None if it never changes.
         weight: The share of the blend if it never changes; None: all samples.
 

@@ -89,7 +89,6 @@ class PlannedSplits:
     """The planned splits of a metadataset.
 
     Attributes:
-        file: Absolute path of the metadataset.
         names: The requested splits, in order.
         trees: The trees of the splits without faults, by name.
         faults: The faults of the documents, each once.
@@ -101,11 +100,7 @@ class PlannedSplits:
     faults: tuple[Fault, ...]
 
     def checked(self) -> PlannedSplits:
-        """Return the splits, if the documents have no faults.
-
-        Raises:
-            ConfigError: They have; all are listed.
-        """
+        """Return the splits, if the documents have no faults."""
         if self.faults:
             raise ConfigError(file=self.file, faults=self.faults)
         return self
@@ -224,7 +219,6 @@ def _plan(request: LoadRequest, *, training: bool, check_paths: bool, check_urls
 
 
 def _resolved(ref: DatasetRef, file: str) -> DatasetRef:
-    """Return a dataset that a document names, with absolute paths."""
     ref = ref.resolved(os.path.dirname(file))
     path = data_path(ref.path)
     return ref if path == ref.path else replace(ref, path=path)
@@ -252,9 +246,7 @@ class TreePlanner:
     """Planner of one split of a metadataset.
 
     Args:
-        root: Absolute path of the metadataset.
         training: Check that weights and repetitions can be applied; weights may change during the run.
-        check_paths: Treat a missing dataset as a fault.
         check_urls: Likewise one at a URL, which takes a request each.
     """
 
@@ -419,7 +411,6 @@ class TreePlanner:
         )
 
     def _aux(self, file: str, source: ReferenceSpec) -> dict[str, DatasetRef]:
-        """Return the auxiliary stores at their absolute paths."""
         stores = {name: resolve_aux(store, os.path.dirname(file)) for name, store in source.aux.items()}
         for name, store in stores.items():
             found = self._paths.fault_of_aux(store) if self._paths else None

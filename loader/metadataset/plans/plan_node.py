@@ -102,7 +102,6 @@ def _do_overlap(leaf: LeafPlan, other: LeafPlan) -> bool:
 
 
 def _by_identity(root: PlanNode) -> dict[Hashable, list[tuple[str, LeafPlan]]]:
-    """Group the leaves, each with its place, by the data that they read, regardless of subsets and filters."""
     places: dict[Hashable, list[tuple[str, LeafPlan]]] = {}
     for place, leaf in _leaves_with_path(root, ""):
         places.setdefault(_identity(leaf), []).append((place, leaf))
@@ -110,7 +109,6 @@ def _by_identity(root: PlanNode) -> dict[Hashable, list[tuple[str, LeafPlan]]]:
 
 
 def _leaves_with_path(node: PlanNode, prefix: str) -> Iterator[tuple[str, LeafPlan]]:
-    """Yield the leaves, each with the chain of places that leads to it."""
     if node.leaf is not None:
         yield prefix + node.place, node.leaf
     if node.kind == "metadataset" and node.place:

@@ -66,12 +66,6 @@ class BlockCache:
     Threads of one process wait for each other, and processes for the lock of the block, for some seconds: then they
     read around the cache. So they do if the disk refuses a block, and for a block that left the cache before this
     process had used it up, because it would leave again.
-
-    Args:
-        folder: Holds the files.
-        locks: Locks by number.
-        space: The limits.
-        wait_s: Seconds to wait for another process that fetches a block.
     """
 
     def __init__(self, folder: PrivateFolder, locks: RangeLocks, space: Space, *, wait_s: float = _WAIT_S) -> None:
@@ -92,14 +86,8 @@ class BlockCache:
         """Read the bytes [start, stop) of an object.
 
         Args:
-            source: The object.
-            start: First byte.
-            stop: Byte after the last one.
             fetch: Fetches what is not in the cache.
             is_sparse: Few bytes of the object are read: a block is fetched as a whole only after an eighth of it.
-
-        Raises:
-            Exception: As by ``fetch``.
         """
         if not 0 <= start < stop <= source.size_bytes:
             return fetch(start, stop)
@@ -202,7 +190,6 @@ class BlockCache:
     # ----------------------------------------------------------------------------------------------------------- uses
 
     def _is_wanted(self, name: str) -> bool:
-        """Return False if a block is not worth fetching as a whole."""
         if time.monotonic() < self._paused_until_s or name in self._unusable:
             return False
         return name not in self._used  # else it left the cache before all of it was read, and would again
@@ -266,7 +253,6 @@ def header_of(digest: bytes, data: bytes) -> bytes:
     """Return the header of a block.
 
     Args:
-        digest: Hash of its name.
         data: Its bytes, at most 8 MiB.
     """
     view = memoryview(data)
@@ -280,11 +266,7 @@ def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) ->
     """Read the bytes [start, stop) of a block; return them and the time of the file, in ns.
 
     Args:
-        fd: The open file.
-        digest: Hash of the block's name.
         size_bytes: Bytes of the block.
-        start: First byte.
-        stop: Byte after the last one, above ``start``.
 
     Raises:
         BrokenBlock: The file is another one, is cut, or was changed.

@@ -40,11 +40,7 @@ _without_copies: list[CacheSettings | None] = []  # those that were warned of
 
 
 def block_cache(settings: CacheSettings) -> BlockCache | None:
-    """Return the cache of blocks; None if its folder cannot be written, which is logged once.
-
-    Raises:
-        ConfigError: The folder belongs to another user, or is on another machine.
-    """
+    """Return the cache of blocks; None if its folder cannot be written, which is logged once."""
     found = _cache(settings)
     return None if found is None else found.blocks
 
@@ -56,7 +52,6 @@ def local_copy(settings: CacheSettings | None, key: str, download: Callable[[], 
 
     Args:
         settings: The cache; None if it is off.
-        key: The file and its version.
         download: Yields its bytes.
 
     Raises:
@@ -136,8 +131,6 @@ class FileCopies:
     """Copies of files, which all processes of a user share: a file is downloaded once.
 
     Args:
-        folder: Holds them.
-        locks: Locks by number.
         space: The limits; None keeps copies only while a process uses them. Those that killed processes used are
             removed by the next one.
     """
@@ -157,7 +150,6 @@ class FileCopies:
         """Return the path of a copy; download the file if no copy exists.
 
         Args:
-            key: The file and its version.
             download: Yields its bytes.
 
         Raises:

@@ -22,8 +22,6 @@ class PrivateFolder:
     """An open folder of this user; all names are resolved in it, wherever it is moved.
 
     Args:
-        path: Its path.
-        fd: Its descriptor.
         name_pattern: Matches the names of its files; others are neither opened nor removed.
     """
 
@@ -79,12 +77,6 @@ class PrivateFolder:
 
 def open_own_folder(folder: str, name: str, *, hint: str, on_network: bool) -> int:
     """Open a folder of this user alone; create it, and those above it, if they are missing.
-
-    Args:
-        folder: The folder that holds it.
-        name: Its name.
-        hint: What to do if it is refused.
-        on_network: Accept one on another machine.
 
     Raises:
         ConfigError: It belongs to another user, is a link, or is on another machine.
@@ -146,7 +138,6 @@ def _foreign(path: str, hint: str) -> ConfigError:
 
 
 def _write_tag(fd: int) -> None:
-    """Mark the folder so that backups skip it."""
     with suppress(OSError):  # it exists, or the disk is full
         tag = os.open("CACHEDIR.TAG", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=fd)
         os.write(tag, _TAG)
@@ -203,8 +194,6 @@ class NewFile:
     Where the file system permits, it has no name until then, so that the system removes it if the process is killed.
 
     Args:
-        folder: Its folder.
-        name: Its name.
         size_bytes: Bytes to reserve on the disk.
 
     Raises:

@@ -16,10 +16,6 @@ _FIRST_DELAY_S, _MAX_DELAY_S, _GROWTH = 0.001, 0.05, 1.5
 class RangeLocks:
     """The bytes of an empty file, each of which is a lock. They do not conflict within a process.
 
-    Args:
-        folder: Descriptor of the folder.
-        name: Name of the file.
-
     Raises:
         OSError: The file cannot be created, or is no plain file of this user: another one might hold its locks.
     """
@@ -38,8 +34,6 @@ class RangeLocks:
 
         Args:
             number: The lock, in [0, 2^62).
-            wait_s: Seconds after which to give up.
-            shared: Let others share it.
 
         Returns:
             False if others held it all the time.
@@ -59,7 +53,6 @@ class RangeLocks:
             delay_s = min(delay_s * _GROWTH, _MAX_DELAY_S)
 
     def release(self, number: int) -> None:
-        """Release a lock."""
         try:
             fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, number)
         except OSError as error:

@@ -27,7 +27,6 @@ class Space:
     """The bytes of a cache, counted from its files. Each process may add 64 MiB that the others do not know of.
 
     Args:
-        blocks: The folder of blocks.
         files: The folder of whole files, which are counted, and evicted only if they are old.
         limit_bytes: Most bytes; None for half of the disk.
         free_bytes: Bytes of the disk to leave free; None for 20 GiB, or a tenth of a smaller disk.
@@ -68,12 +67,10 @@ class Space:
             return True
 
     def written(self, size_bytes: int) -> None:
-        """Note that reserved bytes are in a file now."""
         with self._lock:
             self._pending -= size_bytes
 
     def cancel(self, size_bytes: int) -> None:
-        """Return reserved bytes."""
         with self._lock:
             self._pending -= size_bytes
             self._added -= size_bytes

@@ -53,9 +53,6 @@ class Downloads:
     """Downloads of a process, as files of a folder.
 
     Args:
-        folder: A folder for them, which processes share, and which the caller removes.
-        options: What may be downloaded.
-        keeps: Keep files and failures for the processes that open the folder later.
         client: Sends requests to web servers; None opens one.
     """
 
@@ -141,13 +138,11 @@ class Downloads:
                 os.unlink(self._path(self._folder, url))
 
     def close(self) -> None:
-        """Fetch no more."""
         self._queue.clear()
         self._pending.clear()  # what runs is not repeated
         self._client.close()
 
     def _begin(self) -> None:
-        """Start fetches, fewer at a time of large files."""
         most = max(1, min(_THREADS, _HELD_BYTES * self._done // self._done_bytes))
         while self._queue and len(self._pending) < most:
             url = self._queue.popleft()
@@ -229,7 +224,6 @@ class Downloads:
                 failure.remedy = Remedy.GIVE_UP
 
     def _transfer(self, url: str, path: str) -> None:
-        """Fetch a file once."""
         partial = f"{path}.partial"
         try:
             with open(partial, "wb") as file:

@@ -19,7 +19,6 @@ class ListedFolders:
         self._written: set[str] = set()  # files that were written or removed since
 
     def add(self, folder: str, files: Iterable[FileInfo]) -> None:
-        """Add a folder with all files below it, sorted by name."""
         listed = {file.name: file for file in files}
         self._files = {folder: listed} | {other: old for other, old in self._files.items() if other != folder}
         self._names[folder] = list(self._files[folder])
@@ -65,7 +64,6 @@ class ListedFolders:
             yield names[number]
 
     def note_written(self, name: str) -> None:
-        """Forget a file that was written or removed."""
         if self._files:
             self._written.add(name)
 
@@ -79,7 +77,6 @@ class ListedFolders:
         return sorted({*found, *self._below(listed, name), *written})
 
     def clear(self) -> None:
-        """Forget all."""
         self._files.clear()
         self._names.clear()
         self._written.clear()

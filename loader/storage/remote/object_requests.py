@@ -25,9 +25,6 @@ class ObjectRequests:
     """Requests for the objects below a URL, by name; threads may share them.
 
     Every method raises ``StorageError`` if its request fails for good.
-
-    Args:
-        place: The URL.
     """
 
     def __init__(self, place: ObjectUrl) -> None:
@@ -37,7 +34,6 @@ class ObjectRequests:
         self._prefix = f"{place.key}/" if place.key else ""
 
     def path(self, name: str) -> str:
-        """Return the URL of an object."""
         check_name(name, folder=self.url)
         return f"{self.url}/{name}" if name else self.url
 
@@ -46,11 +42,7 @@ class ObjectRequests:
         return f"{self._prefix}{name}" if name else self._place.key
 
     def connection(self) -> Connection:
-        """Return the connection of this process to the bucket, with the present options.
-
-        Raises:
-            ConfigError: A package is missing, or the options are wrong.
-        """
+        """Return the connection of this process to the bucket, with the present options."""
         return connection_of(self._place, options_for(self.url))
 
     def _send(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
@@ -72,9 +64,6 @@ class ObjectRequests:
         """Get the bytes [start, stop) of an object, or those up to its end.
 
         Args:
-            name: The object.
-            start: First byte.
-            stop: Byte after the last one.
             info: Expected size and version; None for any.
             action: What it is for, for messages; by default it is to read the range.
             connection: What :meth:`connection` returned a moment ago.
@@ -102,12 +91,10 @@ class ObjectRequests:
         return sent_by.send(attempt, action=action, url=f"{self.url}/{name}", is_wanted=is_wanted)
 
     def get_all(self, name: str) -> Received:
-        """Get a whole object."""
         key = self._key(name)
         return self._send(lambda client: client.get_all(key), action="read", name=name)
 
     def head(self, name: str) -> ClientObject:
-        """Get the size and version of an object."""
         key = self._key(name)
         return self._send(lambda client: client.head(key), action="read the status of", name=name)
 
@@ -158,12 +145,10 @@ class ObjectRequests:
         return self._send(attempt, action="write", name=name)
 
     def upload(self, name: str, path: str) -> str:
-        """Store a file of this machine, and return its version; a few parts of it are in memory at a time."""
         key = self._key(name)
         return self._send(lambda client: client.upload(key, path), action="write", name=name)
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete objects; missing ones are no error."""
         for start in range(0, len(names), _DELETED_AT_ONCE):
             some = names[start : start + _DELETED_AT_ONCE]
             keys = [self._key(name) for name in some]
@@ -178,9 +163,6 @@ class ServedVersions:
 
     Where an object's version is not this store's, as of a dataset that was prepared in a bucket and is served by a web
     server, the first answer pins one.
-
-    Args:
-        place: The URL.
     """
 
     def __init__(self, place: ObjectUrl) -> None:
@@ -207,18 +189,12 @@ class ServedVersions:
         return f"{protocol}:{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}"
 
     def info(self, found: ClientObject) -> FileInfo:
-        """Return the entry of an object whose key is its name."""
         return FileInfo(
             name=found.key, size_bytes=found.size_bytes, mtime_ns=found.mtime_ns, etag=found.etag, store=self.store
         )
 
     def current(self, info: FileInfo, look: Callable[[], Received]) -> FileInfo:
-        """Return the entry of an object whose version is another store's as it is served now; else ``info`` itself.
-
-        Args:
-            info: The object.
-            look: Gets any byte of it.
-        """
+        """Return the entry of an object whose version is another store's as it is served now; else ``info`` itself."""
         store = self.store
         if not (info.etag and info.size_bytes) or store is None or info.shares_versions(replace(info, store=store)):
             return info
@@ -226,7 +202,6 @@ class ServedVersions:
         return now if now.size_bytes == info.size_bytes else info  # whose reads then fail
 
     def forget(self, name: str) -> None:
-        """Forget the version of an object that was written or removed."""
         self._pinned.pop((self.store, name), None)
 
     def _pin(self, now: FileInfo) -> FileInfo:
@@ -239,8 +214,6 @@ class ServedVersions:
         """Compare an answer with the expected size and version.
 
         Args:
-            received: The answer.
-            info: The object as it was indexed, listed or served before.
             look: Gets the same bytes again.
 
         Raises:

@@ -48,9 +48,6 @@ class ObjectUrl(NamedTuple):
 def parse_object_url(url: str) -> ObjectUrl:
     """Split a URL into its parts.
 
-    Raises:
-        ConfigError: The URL has no bucket, or holds credentials, options or ``..``.
-
     >>> parse_object_url("s3://bucket/data/coco/")
     ObjectUrl(protocol='s3', container='bucket', key='data/coco', account='', profiles=0)
     >>> str(parse_object_url("abfs://images@team.dfs.core.windows.net/coco"))

@@ -59,7 +59,6 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         }
 
     def replace(self, **changes: Any) -> StorageOptions:
-        """Return options with some of them changed."""
         return msgspec.structs.replace(self, **changes)
 
 
@@ -105,11 +104,7 @@ def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
 
 
 def options_for(url: str) -> StorageOptions:
-    """Return the options of a URL, from its prefixes in the environment variable, the longest last.
-
-    Raises:
-        ConfigError: The environment variable holds no valid options.
-    """
+    """Return the options of a URL, from its prefixes in the environment variable, the longest last."""
     return _options(url, os.environ.get(OPTIONS_VARIABLE, ""))
 
 
@@ -124,11 +119,7 @@ def _options(url: str, text: str) -> StorageOptions:
 
 
 def endpoint_of(protocol: str, options: StorageOptions) -> str:
-    """Return the endpoint of a protocol; empty for the provider's own.
-
-    Raises:
-        ConfigError: The environment variable with the endpoint is no URL.
-    """
+    """Return the endpoint of a protocol; empty for the provider's own."""
     if options.endpoint_url or protocol != "s3":
         return options.endpoint_url or ""
     for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):

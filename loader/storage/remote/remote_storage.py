@@ -31,8 +31,6 @@ MAX_REQUEST_BYTES = 8 << 20  # longer ranges arrive sooner by several requests a
 
 
 class _Parts:
-    """A long range, fetched by several requests."""
-
     def __init__(self, parts: Sequence[PendingRead]) -> None:
         self._parts = parts
 
@@ -47,9 +45,7 @@ class RemoteFile(ClosesOnExit):
     """An object; each read is a request, which checks its size and version.
 
     Args:
-        size_bytes: Its size.
         read: Reads the bytes [start, stop) of it. ``is_sparse=True`` announces that few of its bytes will be read.
-        fetch: Begins to read such a range, in the same way.
     """
 
     __slots__ = ("_fetch", "_is_sparse", "_read", "size_bytes")
@@ -138,14 +134,8 @@ class RemoteStorage:
         """Read the bytes [start, stop) of a file.
 
         Args:
-            name: The file.
-            start: First byte.
-            stop: Byte after the last one.
             info: Expected size and version; None for any.
             is_sparse: Accepted as by :meth:`read_cached`.
-
-        Raises:
-            FormatError: The file has another size or version.
         """
         ahead = self._take_ahead(name)
         if ahead is not None:
@@ -165,14 +155,8 @@ class RemoteStorage:
         """Read the bytes [start, stop) of a file through the cache of this node, if it is on.
 
         Args:
-            info: The file.
-            start: First byte.
-            stop: Byte after the last one.
             is_wanted: Returns False when the bytes came in another way; a block of the cache is always fetched.
             is_sparse: Few bytes of the file are read, so that no whole blocks are fetched for them.
-
-        Raises:
-            FormatError: The file has another size or version.
         """
         connection = self._requests.connection()
         settings = self._cache_settings(connection)
@@ -344,15 +328,12 @@ class RemoteStorage:
             )
 
     def has_objects(self, folder: str = "") -> bool:
-        """Return True if there is an object below a folder."""
         return any(self._requests.pages(folder))
 
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
-        """Return the path of a copy on this machine."""
         return self._copy(name, self.stat(name) if info is None else info)
 
     def copy_of_fixed(self, name: str) -> str:
-        """Return the path of a copy of a file that never changes under its name."""
         return str(self._copy(name, None))
 
     def _copy(self, name: str, info: FileInfo | None) -> Path:
@@ -386,7 +367,6 @@ class RemoteStorage:
         self.put(name, data)
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        """Write a file, optionally only if it is absent or its ETag matches; return the new ETag."""
         self.note_written(name)
         return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
 
@@ -430,7 +410,6 @@ class RemoteStorage:
         return [name, *(below.key for below in self.objects(name))] if listed is None else listed
 
     def remove_files(self, names: Sequence[str]) -> None:
-        """Remove files; missing ones are no error."""
         self._requests.delete(names)
         for name in names:
             self.note_written(name)

@@ -48,11 +48,7 @@ def may_fork() -> bool:
 
 
 def open_url(url: str) -> ObjectUrl:
-    """Parse a URL whose objects are to be read; a profile is read again if its file has changed.
-
-    Raises:
-        ConfigError: The URL is wrong.
-    """
+    """Parse a URL whose objects are to be read; a profile is read again if its file has changed."""
     place = parse_object_url(url)
     return place._replace(profiles=_state_of_profiles()) if place.protocol == "msc" else place
 
@@ -83,11 +79,7 @@ def fetcher_of(url: ObjectUrl) -> Fetcher:
 
 
 def connection_of(url: ObjectUrl, options: StorageOptions) -> Connection:
-    """Return the connection to a URL's bucket, which all threads of this process share.
-
-    Raises:
-        ConfigError: A package is missing, or the options are wrong.
-    """
+    """Return the connection to a URL's bucket, which all threads of this process share."""
     global _has_used_rust  # noqa: PLW0603
     direct = may_use_rust()
     key = (*_bucket(url), url.profiles, options, direct)

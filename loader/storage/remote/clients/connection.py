@@ -23,16 +23,10 @@ class Connection:
     """Sends requests to a bucket; all threads of a process share it.
 
     Args:
-        client: Sends single requests.
-        pace: Limits the requests at one time.
-        options: Endpoint, region and limits.
-        bucket: Protocol, container and account.
         answered: Buckets whose service has answered in this process; this one is added.
 
     Attributes:
         can_list: True if the service lists objects.
-        client: As passed.
-        options: As passed.
     """
 
     def __init__(
@@ -62,9 +56,6 @@ class Connection:
         """Send a request, again after failures that may pass.
 
         See :meth:`.Retries.run` for ``action``, ``url``, ``is_wanted`` and the errors.
-
-        Args:
-            attempt: Sends it once.
         """
         return self._retries.run(self._send_once, attempt, action=action, url=url, is_wanted=is_wanted)
 
@@ -118,7 +109,6 @@ class Retries:
         max_tries: Most tries, twice as many if the service asks to slow down; None counts none.
         clock: Returns seconds.
         sleep: Waits some seconds.
-        refresh: Called once after a denied request, to get new credentials.
         has_answered: Returns False for a service that never answered, which is given up sooner; see :func:`few_tries`.
     """
 
@@ -141,9 +131,7 @@ class Retries:
 
         Args:
             attempt: Sends the request; raises :class:`RequestFailure`.
-            arguments: Its arguments.
             action: What the request does, for messages: ``read bytes 0–512 of``.
-            url: The object, for messages.
             is_wanted: Returns False when the result came in another way, so that the request is not sent again.
 
         Raises:

@@ -28,7 +28,6 @@ class _Server:
         self.unanswered = 0
 
     def note_request(self) -> None:
-        """Count a request before it is served."""
         with self._writing:
             self.unanswered += 1
 

@@ -112,7 +112,6 @@ class _Helper:
         return answer
 
     def close(self) -> None:
-        """Let the helper end once it has answered all requests."""
         with self._writing:
             self._requests.close()
 
@@ -168,17 +167,11 @@ _listings = itertools.count()
 
 
 def _call(url: ObjectUrl, options: StorageOptions, method: str, *arguments: Any, **keywords: Any) -> Any:
-    """Call a method of the client that the helper has for a bucket."""
     return _current().call(url, options, method, *arguments, **keywords)
 
 
 class HelperClient:
-    """Requests to one bucket, sent by the helper process.
-
-    Args:
-        url: A URL in the bucket.
-        options: Endpoint, region and limits.
-    """
+    """Requests to one bucket, sent by the helper process."""
 
     can_list = True
 

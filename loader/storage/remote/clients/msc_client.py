@@ -24,11 +24,7 @@ _PAGE = 1000
 
 
 def open_msc_client(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
-    """Return the client of a profile.
-
-    Raises:
-        ConfigError: The package is missing, or it refuses the profile.
-    """
+    """Return the client of a profile."""
     try:
         from multistorageclient import StorageClientConfig, rclone  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
@@ -114,7 +110,6 @@ class _BucketClient:
 
 
 def _credentials_of(provider: Any) -> dict[str, Any]:
-    """Return the credentials of a profile as obstore takes them."""
     from datetime import UTC, datetime
 
     found = provider.get_credentials()

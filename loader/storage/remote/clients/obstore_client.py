@@ -275,7 +275,6 @@ def signed_pages(store: Any, prefix: str, failure: RequestFailure) -> Iterator[l
     """Yield all objects below a prefix as obstore lists them, a page a request, whatever their keys.
 
     Args:
-        store: obstore's store of the bucket.
         prefix: It ends with a slash or is empty.
         failure: Why obstore cannot list it; raised if its URLs cannot be signed, or the service refuses them.
     """

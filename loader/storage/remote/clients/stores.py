@@ -27,16 +27,7 @@ _RETRIES_OF_PARTS: Any = {  # but an upload by parts is one call of obstore, and
 
 
 def open_store(url: ObjectUrl, options: StorageOptions, *, retries: bool = False) -> ObjectStore:
-    """Open the bucket of a URL.
-
-    Args:
-        url: The URL.
-        options: Endpoint, region and limits.
-        retries: Let obstore send requests again, such as the parts of an upload.
-
-    Raises:
-        ConfigError: obstore is not installed, or refuses the options.
-    """
+    """Open the bucket of a URL."""
     with _named_faults(str(url), url.protocol):
         if url.protocol == "s3":
             return open_s3_store(url.container, options, retries=retries)
@@ -69,14 +60,8 @@ def open_s3_store(
     """Open a bucket of S3.
 
     Args:
-        bucket: The bucket.
-        options: Endpoint, region and limits.
         endpoint_url: Endpoint if the options name none; by default, the environment decides.
         credentials: Returns credentials as obstore takes them; by default, the environment or a profile decides.
-        retries: Let obstore send requests again, such as the parts of an upload.
-
-    Raises:
-        ConfigError: obstore is not installed, or refuses the options.
     """
     with _named_faults(f"s3://{bucket}", "s3"):
         from obstore.store import S3Store

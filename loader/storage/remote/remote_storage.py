@@ -22,8 +22,7 @@ from .clients.client import ClientObject
 from .clients.connection import Connection
 from .failures import RequestFailure, missing_object
 from .fetcher import Fetch
-from .listed_folders import ListedFolders, is_readable, is_visible
-from .object_requests import ObjectRequests
+from .object_requests import ListedFolders, ObjectRequests, is_readable, is_visible
 from .object_url import parse_object_url
 from .options import endpoint_of, options_for, remember_options
 

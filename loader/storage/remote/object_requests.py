@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from ..protocol import FileInfo, check_name
 from .clients.choice import connection_of
-from .clients.client import ClientObject, ObjectClient, Received
-from .clients.connection import Connection
+from .clients.connection import ClientObject, Connection, ObjectClient, Received
 from .failures import Remedy, RequestFailure
 from .object_url import ObjectUrl
 from .options import endpoint_of, options_for

@@ -18,8 +18,7 @@ from ..node_cache.settings import CacheSettings, cache_settings
 from ..protocol import ByteRange, ClosesOnExit, FileInfo, PendingRead, check_name
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
-from .clients.client import ClientObject
-from .clients.connection import Connection
+from .clients.connection import ClientObject, Connection
 from .failures import RequestFailure, missing_object
 from .fetcher import Fetch
 from .object_requests import ListedFolders, ObjectRequests, is_readable, is_visible

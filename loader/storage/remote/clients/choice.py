@@ -11,8 +11,7 @@ from functools import cache, partial
 from ..fetcher import Fetcher
 from ..object_url import ObjectUrl, parse_object_url
 from ..options import StorageOptions, options_for
-from .client import ObjectClient
-from .connection import Connection
+from .connection import Connection, ObjectClient
 from .helper_client import ForkLock
 
 _WEB = ("http", "https")

@@ -14,7 +14,7 @@ from ..failures import RequestFailure
 from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
 from .choice import connection_of, use_rust_here
-from .client import ClientObject, ObjectClient
+from .connection import ClientObject, ObjectClient
 from .helper_client import read_message, write_message
 
 _THREADS = 64  # requests at a time, of all buckets together

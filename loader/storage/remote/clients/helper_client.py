@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
-from .client import ClientObject
+from .connection import ClientObject
 
 _ROOT = str(Path(__file__).parents[4])  # first, so that no other package named `loader` comes before this one
 _START = (  # these reach the whole process group; the parent, which may handle them, ends this one

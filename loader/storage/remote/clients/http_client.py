@@ -19,7 +19,7 @@ from ....version import __version__
 from ..failures import Remedy, RequestFailure, failure_of_status
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
-from .client import ClientObject, Received
+from .connection import ClientObject, Received
 from .limited_answer import (
     MAX_HEAD_BYTES,
     PRIVATE,

@@ -14,7 +14,7 @@ from ....errors import ConfigError
 from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
-from .client import ClientObject, ObjectClient, Received
+from .connection import ClientObject, ObjectClient, Received
 from .obstore_client import ObstoreClient
 from .stores import open_s3_store
 

@@ -15,7 +15,7 @@ from xml.etree import ElementTree as ET
 from ..failures import Remedy, RequestFailure, failure_of_status
 from ..object_url import parse_object_url, redact_urls
 from ..options import StorageOptions
-from .client import ClientObject, Received
+from .connection import ClientObject, Received
 from .http_client import HttpClient
 
 if TYPE_CHECKING:

@@ -118,8 +118,7 @@ def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectCli
             from .msc_client import open_msc_client
 
             return open_msc_client(url, options)
-        from .obstore_client import ObstoreClient
-        from .stores import open_store
+        from .obstore_client import ObstoreClient, open_store
 
         return ObstoreClient(partial(open_store, url, options))
     from .helper_client import HelperClient

@@ -15,8 +15,7 @@ from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
 from .connection import ClientObject, ObjectClient, Received
-from .obstore_client import ObstoreClient
-from .stores import open_s3_store
+from .obstore_client import ObstoreClient, open_s3_store
 
 _T = TypeVar("_T")
 _S3_TYPES = ("s3", "s8k")

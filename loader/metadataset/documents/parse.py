@@ -12,10 +12,19 @@ from ...format.documents.dataset_config import is_own_module
 from ...format.documents.messages import did_you_mean, short_keys, short_repr
 from ...format.documents.yaml_document import parse_yaml
 from ...storage import open_parent, read_document, short_path
-from .leaf_plan import Joiner, Nonmatch
+from .leaf_plan import (
+    BlendEntry,
+    BlendKind,
+    BlendSpec,
+    Joiner,
+    JoinSpec,
+    MetadatasetSpec,
+    Nonmatch,
+    ReferenceSpec,
+    SplitSpec,
+)
 from .mapping_reader import MappingReader
 from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subflavors, parse_subset
-from .spec import BlendEntry, BlendKind, BlendSpec, JoinSpec, MetadatasetSpec, ReferenceSpec, SplitSpec
 from .weight_schedule import parse_weight
 
 _V1, _V2 = "Metadataset", "MetadatasetV2"

@@ -14,8 +14,8 @@ from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
 from ...format.nv_meta import is_filter_name
 from ...storage.remote import redact_urls, secret_fault
+from .leaf_plan import ReferenceSpec
 from .mapping_reader import MappingReader
-from .spec import ReferenceSpec
 
 REFERENCE_KEYS = (
     "path",

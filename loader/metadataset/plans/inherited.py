@@ -11,8 +11,7 @@ from ...errors import ConfigError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import LoadRequest
 from ...format.documents.subset import SubsetRange
-from ..documents.leaf_plan import BlendStep, JoinPlan, LeafPlan
-from ..documents.spec import BlendSpec, JoinSpec, ReferenceSpec
+from ..documents.leaf_plan import BlendSpec, BlendStep, JoinPlan, JoinSpec, LeafPlan, ReferenceSpec
 from ..documents.weight_schedule import EntrySchedule, combine_starts
 
 

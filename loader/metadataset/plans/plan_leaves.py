@@ -21,10 +21,9 @@ from ...format.documents.providers import (
 )
 from ...format.documents.subset import SampleRange
 from ...storage import EPath, resolve_path
-from ..documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
+from ..documents.leaf_plan import BlendKind, BlendSpec, JoinMember, JoinPlan, JoinSpec, LeafPlan, ReferenceSpec
 from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
-from ..documents.spec import BlendKind, BlendSpec, JoinSpec, ReferenceSpec
 from .inherited import InheritedSettings
 from .plan_node import NodeKind, PlanNode, warn_of_repeated_leaves
 

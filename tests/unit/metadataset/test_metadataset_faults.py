@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from loader.metadataset.documents.leaf_plan import BlendSpec
 from loader.metadataset.documents.parse import parse_metadataset
-from loader.metadataset.documents.spec import BlendSpec
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 HEADS = "expected one of 'path', 'blend', 'blend_epochized' or 'join', found "

@@ -24,8 +24,7 @@ from ...storage import EPath, resolve_path
 from ..documents.leaf_plan import BlendKind, BlendSpec, JoinMember, JoinPlan, JoinSpec, LeafPlan, ReferenceSpec
 from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
-from .inherited import InheritedSettings
-from .plan_node import NodeKind, PlanNode, warn_of_repeated_leaves
+from .plan_node import InheritedSettings, NodeKind, PlanNode, warn_of_repeated_leaves
 
 
 @dataclass(frozen=True, slots=True)

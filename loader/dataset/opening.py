@@ -18,8 +18,7 @@ from ..format.nv_meta import FOLDER, INDEX_FOLDER
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
 from ..storage import LocalStorage, Storage, missing_folder
-from .dataset import Dataset
-from .documents import Documents
+from .dataset import Dataset, Documents
 from .records import RecordDataset, SingleFile
 from .tar import TarDataset, open_tar_index, tar_index
 

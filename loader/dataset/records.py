@@ -16,8 +16,7 @@ from ..format.index.locations import SampleLocations
 from ..format.records.folder_index import RecordIndex, layout_of
 from ..format.records.record_file import RecordFile, open_record_path, read_record
 from ..storage import ReadableFile
-from .dataset import Dataset, DatasetTraits, PartPlace
-from .documents import Documents, NoDocuments
+from .dataset import Dataset, DatasetTraits, Documents, NoDocuments, PartPlace
 
 _KEPT_BYTES = 1 << 20  # of the sample that was read last: readers ask for its parts one after another
 

@@ -14,8 +14,7 @@ from ..format.index.locations import SampleLocator
 from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadataReader
 from ..storage import ReadableFile, Storage
-from .dataset import Dataset, DatasetTraits, PartPlace
-from .documents import Documents
+from .dataset import Dataset, DatasetTraits, Documents, PartPlace
 
 
 class TarDataset(Dataset):

@@ -1,4 +1,4 @@
-"""Find the samples of a dataset that a query chooses."""
+"""Find the samples of a dataset that a query chooses, and read keys from files."""
 
 from __future__ import annotations
 

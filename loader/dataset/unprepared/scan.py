@@ -19,7 +19,7 @@ from ...format.index.layout import Layout, PartStats, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.worker_pool import run_in_workers
 from ...storage import FileInfo, ReadableFile, Storage
-from ..documents import NoDocuments
+from ..dataset import NoDocuments
 from ..tar import TarDataset
 from .tar_index import TarFolder, TarIndex
 

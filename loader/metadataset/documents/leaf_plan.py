@@ -1,4 +1,7 @@
-"""Plans of leaves and joins: the settings of one dataset, combined over all levels of a metadataset, as plain data."""
+"""The contents of a metadataset file, and plans of leaves and joins, as plain data.
+
+A spec holds what one file says, with types checked and paths as written. A plan combines the settings of all levels.
+"""
 
 from __future__ import annotations
 

@@ -23,9 +23,15 @@ from .leaf_plan import (
     ReferenceSpec,
     SplitSpec,
 )
-from .mapping_reader import MappingReader
-from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subflavors, parse_subset
-from .weight_schedule import parse_weight
+from .references import (
+    REFERENCE_KEYS,
+    MappingReader,
+    parse_epochs_together,
+    parse_reference,
+    parse_subflavors,
+    parse_subset,
+    parse_weight,
+)
 
 _V1, _V2 = "Metadataset", "MetadatasetV2"
 _RECIPE = "Recipe"

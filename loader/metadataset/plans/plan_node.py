@@ -1,4 +1,4 @@
-"""The tree of a metadataset, and checks for leaves that share samples."""
+"""The tree of a metadataset, the settings that its places inherit, and checks for leaves that share samples."""
 
 from __future__ import annotations
 

@@ -7,9 +7,7 @@ the only ones that it ever opens or removes.
 ==================== ==================================================================
 `settings.py`        the folder and the limits, as users set them
 `private_folder.py`  folders of one user, and files in them that appear whole or not at all
-`range_locks.py`     locks between processes, by number
-`space.py`           the limit, and the eviction of the oldest files
-`block_cache.py`     reads of objects through blocks, which are files with checksums
+`block_cache.py`     reads of objects through blocks, which are files with checksums; the limit of the cache
 `node_cache.py`      the caches of this process: of blocks, and of whole files for tools that need a path
 ==================== ==================================================================
 """

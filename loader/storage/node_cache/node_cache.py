@@ -15,11 +15,10 @@ from typing import NamedTuple, TypeVar
 
 from ...errors import StorageError
 from ...escaped_log import get_logger
-from .block_cache import BLOCK_NAME, BlockCache
+from ..file_lock import RangeLocks
+from .block_cache import BLOCK_NAME, BlockCache, Space, remove_old_partials
 from .private_folder import NewFile, PrivateFolder, open_inner_folder, open_own_folder
-from .range_locks import RangeLocks
 from .settings import CACHE_FOLDER_VARIABLE, CacheSettings
-from .space import Space, remove_old_partials
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")

@@ -1,4 +1,4 @@
-"""The connection to a bucket: a client, a limit of simultaneous requests, and retries."""
+"""The interface of clients, and the connection to a bucket: a client, a limit of requests at a time, and retries."""
 
 from __future__ import annotations
 

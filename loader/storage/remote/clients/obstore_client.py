@@ -1,4 +1,4 @@
-"""Requests by obstore: S3, GCS and Azure. A process that has used it must not fork."""
+"""Requests by obstore: S3, GCS and Azure; its stores. A process that has used it must not fork."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import numbers_in
 from ..errors import ConfigError
 from ..format.documents.messages import nearest_hint
 from ..format.documents.next_command import split_hint
@@ -32,13 +33,14 @@ def excluded_samples(dataset: Dataset) -> npt.NDArray[np.int64]:
     if not (documents.excluded_shards or documents.excluded_keys):
         return np.empty(0, np.int64)
     shards = {shard.name: shard for shard in dataset.index.shards}
-    numbers = [
-        np.arange(*_ends(dataset.index.samples_of(shards[name]))) for name in documents.excluded_shards & shards.keys()
+    whole = numbers_in(dataset.index.samples_of(shards[name]) for name in documents.excluded_shards & shards.keys())
+    single = [
+        number
+        for name, keys in documents.excluded_keys.items()
+        for key in keys
+        for number in dataset.index.find(f"{name}/{key}")
     ]
-    for name, keys in documents.excluded_keys.items():
-        found = [number for key in keys for number in dataset.index.find(f"{name}/{key}")]
-        numbers.append(np.array(found, dtype=np.int64))
-    return np.unique(np.concatenate([np.empty(0, np.int64), *numbers]))
+    return np.union1d(whole, np.array(single, np.int64))
 
 
 def shards_of_part(dataset: Dataset, split_part: str) -> Sequence[str]:
@@ -97,12 +99,11 @@ def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
     kept = filter_of_part(dataset, split_part)
     if kept is None:
         return samples_of_part(dataset, split_part)
-    rows = rows_of_part(dataset, kept, split_part)
-    numbers = np.concatenate([np.empty(0, np.int64), *(kept.numbers(np.arange(*_ends(some))) for some in rows)])
+    numbers = kept.numbers(numbers_in(rows_of_part(dataset, kept, split_part)))
     for shard in dataset.index.shards:
         if shard.name in dataset.documents.excluded_shards:
-            start, stop = _ends(dataset.index.samples_of(shard))
-            numbers = numbers[(numbers < start) | (numbers >= stop)]
+            samples = dataset.index.samples_of(shard)
+            numbers = numbers[(numbers < samples.start) | (numbers >= samples.stop)]
     breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
     return [range(int(run[0]), int(run[-1]) + 1) for run in np.split(numbers, breaks) if len(run)]
 
@@ -128,7 +129,3 @@ def open_filter(dataset: Dataset, name: str) -> FilterRows:
     return open_filter_files(
         FilterFiles.of_dataset(dataset.storage, name), shards, available=filter_names(dataset.storage)
     )
-
-
-def _ends(numbers: range) -> tuple[int, int]:
-    return numbers.start, numbers.stop

@@ -40,33 +40,37 @@ class LeafCounter:
             FormatError: A file of samples or a filter is damaged, or an index is missing or belongs to another file.
             StorageError: The dataset is missing, or not prepared.
         """
-        if leaf.join is not None:
-            whole, folder = len(open_join(leaf.join)), None
-        elif is_record_file(leaf.path):
-            whole, folder = self._records(leaf.path, leaf.filter), None
-        else:
-            folder = self._folder(leaf.ref)
-            part = folder.documents.loaded_part(leaf.split_part)
-            leaf = replace(leaf, request=replace(leaf.request, split_part=part))
-            kept = self._filter(folder, leaf.split_part, leaf.filter)
-            if folder.documents.split is not None and leaf.split_part in folder.documents.split.sample_ranges:
-                return _count_in_ranges(folder, kept, leaf)
-            whole = sum(
-                samples if kept is None else len(kept.rows_of(name))
-                for name, samples in _shards(folder, leaf.split_part)
-            )
+        # A join and a file exclude no samples.
+        if leaf.join is not None or is_record_file(leaf.path):
+            whole = len(open_join(leaf.join)) if leaf.join is not None else self._records(leaf.path, leaf.filter)
+            start, stop = resolve_subset(leaf.request.subset, whole, at=leaf.path)
+            return _checked(leaf, start, stop, stop - start)
+        folder = self._folder(leaf.ref)
+        part = folder.documents.loaded_part(leaf.split_part)
+        leaf = replace(leaf, request=replace(leaf.request, split_part=part))
+        kept = self._filter(folder, part, leaf.filter)
+        # A filter, or ranges of shards: numbers of samples in the index.
+        split = folder.documents.split
+        if kept is not None or (split is not None and part in split.sample_ranges):
+            excluded = excluded_samples(folder)
+            if kept is None:
+                ranges = samples_of_part(folder, part, excluded_shards=True)
+            else:
+                ranges, excluded = rows_of_part(folder, kept, part), kept.find(excluded)
+            start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
+            return _checked(leaf, start, stop, stop - start - _count_within(excluded, ranges, start, stop))
+        # Whole shards: their numbers of samples.
+        whole = sum(samples for _, samples in _shards(folder, part))
         start, stop = resolve_subset(leaf.request.subset, whole, at=leaf.path)
         count = stop - start
-        if folder is not None and count:
-            kept = self._filter(folder, leaf.split_part, leaf.filter)
-            if kept is None:
-                count -= _count_excluded(folder, leaf.split_part, start, stop, whole)
-            else:
-                rows = (kept.rows_of(name) for name, _ in _shards(folder, leaf.split_part))
-                count -= _count_within(kept.find(excluded_samples(folder)), rows, start, stop)
-        if count <= 0:
-            raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
-        return count
+        return _checked(leaf, start, stop, count and count - _count_excluded(folder, part, start, stop, whole))
+
+
+def _checked(leaf: LeafPlan, start: int, stop: int, count: int) -> int:
+    """Return a number of samples; raise a ``ConfigError`` if there are none in the leaf's subset."""
+    if count <= 0:
+        raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
+    return count
 
 
 def open_record_filter(path: str, name: str) -> FilterRows:
@@ -104,18 +108,6 @@ def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, who
                 numbers = folder.index.find(f"{name}/{key}")
                 count += sum(start <= begin + number - first < stop for number in numbers)
         begin = end
-    return count
-
-
-def _count_in_ranges(folder: Dataset, kept: FilterRows | None, leaf: LeafPlan) -> int:
-    if kept is None:
-        ranges, excluded = samples_of_part(folder, leaf.split_part, excluded_shards=True), excluded_samples(folder)
-    else:
-        ranges, excluded = rows_of_part(folder, kept, leaf.split_part), kept.find(excluded_samples(folder))
-    start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
-    count = stop - start - _count_within(excluded, ranges, start, stop)
-    if count <= 0:
-        raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
     return count
 
 

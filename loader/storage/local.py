@@ -17,7 +17,7 @@ from ..errors import StorageError
 from ..escaped_log import get_logger
 from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
-from .protocol import ByteRange, ClosesOnExit, FileInfo, check_name, raise_storage_error
+from .protocol import ByteRange, FileInfo, ReadableFile, Storage, check_name, raise_storage_error
 from .shared_answers import answers_here, shared
 
 PAUSES_S = (0.1, 0.5, 2.0)
@@ -73,7 +73,7 @@ def _open_new(path: str) -> int:
         return os.open(path, _NEW_FILE, 0o666)
 
 
-class _LocalFile(ClosesOnExit):
+class _LocalFile(ReadableFile):
     __slots__ = ("_fd", "_mtime_ns", "_path", "size_bytes")
 
     def __init__(self, path: str) -> None:
@@ -133,9 +133,6 @@ class _LocalFile(ClosesOnExit):
         finally:
             os.close(fd)
 
-    def expect_few(self) -> None:
-        pass
-
     def expect(self, offset: int, size_bytes: int) -> None:
         if not size_bytes:
             return  # to the system, 0 bytes mean all up to the end
@@ -155,7 +152,7 @@ class _LocalFile(ClosesOnExit):
             self.close()
 
 
-class LocalStorage:
+class LocalStorage(Storage):
     """A folder of this machine.
 
     Args:
@@ -219,18 +216,6 @@ class LocalStorage:
 
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:  # noqa: ARG002 - of remote files
         return Path(self.path(name))
-
-    def list_once(self, folder: str) -> None:
-        pass
-
-    def prefetch(self, names: Iterable[str]) -> None:
-        pass
-
-    def settle_prefetched(self) -> bool:
-        return True
-
-    def prefetch_fixed(self, names: Iterable[str]) -> None:
-        pass
 
     def copy_of_fixed(self, name: str) -> str:
         return self.path(name)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from ..errors import StorageError
-from .protocol import ClosesOnExit, FileInfo, ReadableFile
+from .protocol import FileInfo, ReadableFile
 from .remote import RemoteStorage
 from .urls import open_parent, open_storage
 
@@ -268,20 +268,7 @@ class FileStream(io.RawIOBase):
         return len(data)
 
 
-class UnannouncedReads(ClosesOnExit):
-    """A file that ignores announced reads: it fetches its bytes by a rule of its own."""
-
-    def expect(self, offset: int, size_bytes: int) -> None:
-        pass
-
-    def expect_few(self) -> None:
-        pass
-
-    def fetch(self, offset: int, size_bytes: int) -> None:
-        pass
-
-
-class AscendingFile(UnannouncedReads):
+class AscendingFile(ReadableFile):
     """A file for many small reads at ascending offsets, which it fetches together: of an object, by few requests.
 
     Args:

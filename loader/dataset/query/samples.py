@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...arrays import IntArray
+from ...arrays import IntArray, numbers_in
 from ...errors import ConfigError, StorageError
 from ...format.documents.messages import nearest_names
 from ..dataset import Dataset
@@ -208,16 +208,12 @@ def _of_parts(folder: Dataset, query: SampleQuery, within: range) -> IntArray:
             found = np.arange(within.start, within.stop)
             rows = None if query.filter is None else open_filter(folder, query.filter)
         else:
-            found = _numbers(samples_of_part(folder, part, excluded_shards=True))
+            found = numbers_in(samples_of_part(folder, part, excluded_shards=True))
             rows = filter_of_part(folder, part, query.filter)
         if rows is not None:
             found = np.intersect1d(found, rows.numbers(np.arange(len(rows))), assume_unique=True)
         pieces.append(found)
     return pieces[0] if len(pieces) == 1 else np.unique(np.concatenate(pieces))
-
-
-def _numbers(ranges: Iterable[range]) -> IntArray:
-    return np.concatenate([np.empty(0, np.int64), *(np.arange(some.start, some.stop) for some in ranges)])
 
 
 def samples_of_keys(folder: Dataset, keys: Iterable[str]) -> dict[str, Sequence[int]]:

@@ -110,7 +110,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     found_splits: dict[str, SplitSpec] = {}
     for name, value in splits.mapping.items():
         if not isinstance(name, str):
-            faults.append(Fault(place=splits.at(name), message="expected the name of a split; put it in quotes"))
+            splits.fault(name, "expected the name of a split; put it in quotes")
             continue
         split = splits.mapping_of(value, splits.at(name))
         spec = None if split is None else parse_v1_split(split) if is_v1 else parse_v2_split(split)
@@ -270,7 +270,7 @@ def _fault_of_heads(reader: MappingReader, found: list[str], expected: tuple[str
     reader.expect_keys(sorted(known))
     names = ", ".join(map(repr, expected[:-1])) + f" or {expected[-1]!r}"
     here = " and ".join(map(repr, found)) if found else short_keys(reader.mapping)
-    reader.fault("", f"expected one of {names}, found {here}")
+    reader.fault(None, f"expected one of {names}, found {here}")
 
 
 JOIN_KEYS = ("join", "joiner", "split_part", "subflavors", "tags", "shuffle_over_epochs_multiplier", "subset")
@@ -352,7 +352,7 @@ def _joiner(reader: MappingReader) -> Joiner | None:
     kinds = [key for key in ("__class__", "__function__") if key in joiner]
     if len(kinds) != 1:
         found = "both" if kinds else short_keys(joiner.mapping)
-        joiner.fault("", f"expected either '__class__' or '__function__', found {found}")
+        joiner.fault(None, f"expected either '__class__' or '__function__', found {found}")
         return None
     module, name = joiner.text("__module__"), joiner.text(kinds[0])
     for key in ("__module__", kinds[0]):

@@ -41,12 +41,9 @@ class MappingReader:
     def at(self, key: object) -> str:
         return f"{self.place}.{short_key(key)}" if self.place else short_key(key)
 
-    def fault(self, key: str, message: str) -> None:
-        """Add a fault of a key, or of the whole mapping if the key is empty."""
-        self.faults.append(Fault(place=self.at(key) if key else self.place, message=message))
-
-    def fault_at(self, key: object, message: str) -> None:
-        self.faults.append(Fault(place=self.at(key), message=message))
+    def fault(self, key: object, message: str) -> None:
+        """Add a fault of a key, or of the whole mapping if the key is None."""
+        self.faults.append(Fault(place=self.place if key is None else self.at(key), message=message))
 
     def expect_keys(self, known: Iterable[str], why_not: Mapping[str, str] | None = None) -> None:
         """Add a fault for every unknown key.
@@ -59,7 +56,7 @@ class MappingReader:
             if key not in names:
                 reason = (why_not or {}).get(key) if isinstance(key, str) else None
                 found = reason or f"there is no such key{did_you_mean(short_key(key), names)}"
-                self.faults.append(Fault(place=self.at(key), message=found))
+                self.fault(key, found)
 
     def text(self, key: str) -> str | None:
         """Return a non-empty string; None if it is missing or null."""
@@ -88,7 +85,7 @@ class MappingReader:
 
     def _fault_of_number(self, key: object, value: object, expected: str) -> None:
         hint = "; in YAML a number with an exponent is written as 1.0e-3" if _has_exponent(value) else ""
-        self.fault_at(key, f"expected a number {expected}, found {short_repr(value)}{hint}")
+        self.fault(key, f"expected a number {expected}, found {short_repr(value)}{hint}")
 
     def child(self, key: str) -> MappingReader | None:
         """Return a reader for the mapping at a key; None if it is missing or null."""
@@ -243,7 +240,7 @@ def _parse_aux(owner: MappingReader) -> Mapping[str, DatasetRef]:
         return stores
     for name in reader.mapping:
         if not isinstance(name, str):
-            reader.faults.append(Fault(place=reader.at(name), message="expected a name; put it in quotes"))
+            reader.fault(name, "expected a name; put it in quotes")
             continue
         if name in _RESERVED_NAMES:
             reader.fault(name, f"expected another name: {name}= is another argument of cookers")
@@ -266,7 +263,7 @@ def _store(reader: MappingReader, name: str) -> DatasetRef | None:
     inner.expect_keys((*_PREFIX_OF_KEY, "meta_folder"))
     keys = [key for key in _PREFIX_OF_KEY if key in inner]
     if len(keys) != 1:
-        inner.fault("", f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
+        inner.fault(None, f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
         return None
     text = _expanded(inner, keys[0], inner.text(keys[0]))
     folder = _expanded(inner, "meta_folder", inner.text("meta_folder"))
@@ -362,7 +359,7 @@ def _parse_schedule(reader: MappingReader) -> EntrySchedule | None:
     else:
         values = [weights[start] for start in starts]
     if not any(values):
-        points.fault("", "every weight is 0; expected one above 0, or remove the entry")
+        points.fault(None, "every weight is 0; expected one above 0, or remove the entry")
         return None
     return EntrySchedule(unit="samples" if unit == "samples" else "steps", starts=tuple(starts), weights=tuple(values))
 
@@ -379,21 +376,19 @@ def _parse_points(reader: MappingReader) -> dict[int, float]:
     """Return the weight at each step or sample, with 0 among them."""
     if not 0 < len(reader.mapping) <= MAX_STRETCHES:
         found = f"expected 1 to {MAX_STRETCHES:,} steps or samples with their weights, found {len(reader.mapping):,}"
-        reader.fault("", found)
+        reader.fault(None, found)
         return {}
     weights: dict[int, float] = {}
     for key in reader.mapping:
         start = _parse_start(key)
         if start is None:
-            reader.fault_at(
-                key, "expected the number of a step or sample: a whole number from 0 on, of at most 12 digits"
-            )
+            reader.fault(key, "expected the number of a step or sample: a whole number from 0 on, of at most 12 digits")
         elif start in weights:
-            reader.fault_at(key, f"{start:,} has two weights")
+            reader.fault(key, f"{start:,} has two weights")
         else:
             weights[start] = reader.at_least_0(key)
     if weights and 0 not in weights:
-        reader.fault("", f"the first weight is that at {min(weights):,}; expected one at 0")
+        reader.fault(None, f"the first weight is that at {min(weights):,}; expected one at 0")
     return weights
 
 

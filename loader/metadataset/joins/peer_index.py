@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...arrays import IntArray
+from ...arrays import IntArray, numbers_in
 from ...dataset.dataset import Dataset
 from ...dataset.split_parts import excluded_samples, samples_of_part
 from ...dataset.tar import tar_index
@@ -155,9 +155,7 @@ def _packed(places: IntArray) -> IntArray:
 
 
 def _included(folder: Dataset, member: JoinMember) -> IntArray:
-    ranges = samples_of_part(folder, folder.documents.loaded_part(member.split_part))
-    numbers = [np.arange(some.start, some.stop) for some in ranges]
-    samples = np.concatenate([np.empty(0, np.int64), *numbers])
+    samples = numbers_in(samples_of_part(folder, folder.documents.loaded_part(member.split_part)))
     return samples[~np.isin(samples, excluded_samples(folder))]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ...arrays import IntArray
+from ...arrays import IntArray, numbers_in
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...dataset.split_parts import excluded_samples, filter_of_part, samples_of_part
@@ -225,7 +225,7 @@ def _samples_of(
     keys: SampleKeys, runs: list[range], excluded: IntArray, kept: FilterRows | None
 ) -> tuple[IntArray, Keys]:
     """Return the samples of some runs and their keys, without samples that are excluded or dropped by the filter."""
-    samples = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+    samples = numbers_in(runs)
     included = ~np.isin(samples, excluded)
     if kept is not None:
         included &= kept.keeps(samples)

@@ -67,8 +67,9 @@ def prepare_metadataset(
             new = {report.name for report in reports if report.file == file}
             # A nested metadataset may have joins in splits that this one does not use.
             own.remove_others(new if file == root else new | set(_current_names(own)))
-    if root not in files:
-        _remove_all(JoinFiles(root))
+    if root not in files and (own := JoinFiles(root)).names():  # rows of joins that it no longer has
+        with own.lock():
+            own.remove_others(set())
     return tuple(reports)
 
 
@@ -132,12 +133,6 @@ def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:
         file=root,
         hint="\n       ".join(dict.fromkeys(error.hint for error in errors if error.hint)),
     )
-
-
-def _remove_all(files: JoinFiles) -> None:
-    if files.names():
-        with files.lock():
-            files.remove_others(set())
 
 
 def _current_names(files: JoinFiles) -> Iterator[str]:

@@ -141,7 +141,7 @@ def _check_endpoint(url: str, name: str) -> str:
 def remember_options(url: str, options: Mapping[str, Any]) -> None:
     """Use options for a URL and all below it, in this process and those that it starts from now on."""
     parse_storage_options(options)
-    remembered = _remembered()
+    remembered = _parse(os.environ.get(OPTIONS_VARIABLE, ""))
     remembered[url] = {**remembered.get(url, {}), **options}
     os.environ[OPTIONS_VARIABLE] = json.dumps(remembered, sort_keys=True)
 
@@ -168,10 +168,6 @@ def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, Any]
         protocol, separator, rest = os.fspath(path).partition("://")
         is_remote = bool(separator) and protocol in PROTOCOLS
         remember_options(f"{protocol}://{rest.partition('/')[0]}" if is_remote else "", own)
-
-
-def _remembered() -> dict[str, dict[str, Any]]:
-    return _parse(os.environ.get(OPTIONS_VARIABLE, ""))
 
 
 def _parse(text: str) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from ...escaped_log import get_logger
 from ..node_cache.block_cache import RemoteObject
 from ..node_cache.node_cache import block_cache, local_copy
 from ..node_cache.settings import CacheSettings, cache_settings
-from ..protocol import ByteRange, ClosesOnExit, FileInfo, PendingRead, check_name
+from ..protocol import ByteRange, FileInfo, PendingRead, ReadableFile, check_name
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
 from .clients.connection import ClientObject, Connection
@@ -39,7 +39,7 @@ class _Parts:
         return b"".join([part.result() for part in self._parts])
 
 
-class RemoteFile(ClosesOnExit):
+class RemoteFile(ReadableFile):
     """An object; each read is a request, which checks its size and version.
 
     Args:
@@ -59,9 +59,6 @@ class RemoteFile(ClosesOnExit):
 
     def expect_few(self) -> None:
         self._is_sparse = True
-
-    def expect(self, offset: int, size_bytes: int) -> None:
-        pass
 
     def fetch(self, offset: int, size_bytes: int) -> PendingRead:
         stop = offset + size_bytes

@@ -71,11 +71,7 @@ class Documents:
 
     @property
     def split(self) -> SplitConfig | None:
-        """The split; None if the dataset has no split file. Samples that it excludes by a bare key have their shards.
-
-        Raises:
-            ConfigError: The file is invalid, or a file requested by name is missing.
-        """
+        """The split, whose excluded samples all have their shards; None if the dataset has no split file."""
         if isinstance(self._split_or_error, ConfigError):
             raise self._split_or_error.with_traceback(None)
         return self._split_or_error
@@ -113,7 +109,6 @@ class Documents:
 
     @cached_property
     def excluded_shards(self) -> frozenset[str]:
-        """The names of the shards that the split excludes as a whole."""
         return self.split.excluded_shards() if self.split and self.split.exclude else frozenset()
 
     @cached_property
@@ -123,11 +118,7 @@ class Documents:
 
     @cached_property
     def config(self) -> DatasetConfig | None:
-        """The content of ``dataset.yaml``; None if it is missing, and samples are crude.
-
-        Raises:
-            ConfigError: The file is invalid, or a file requested by name is missing.
-        """
+        """The content of ``dataset.yaml``; None if it is missing, and samples are crude."""
         document = self._config_document
         if document is None:
             if self.ref.dataset_file != DATASET_YAML:

@@ -81,7 +81,6 @@ class JoinedDataset:
         return parts
 
     def full_key(self, sample: int) -> str:
-        """Return ``shard/key`` of the first sample of a row."""
         return self.members[0].full_key(int(self.rows[sample][0]))
 
     def find(self, key: str) -> list[int]:

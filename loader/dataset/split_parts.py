@@ -109,12 +109,7 @@ def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
 
 
 def filter_of_part(dataset: Dataset, split_part: str, name: str | None = None) -> FilterRows | None:
-    """Open the filter that keeps the samples of a split part, and of another filter; None if none does.
-
-    Raises:
-        ConfigError: There is no such filter.
-        FormatError: A filter is damaged, or of other shards.
-    """
+    """Open the filter that keeps the samples of a split part, and of another filter; None if none does."""
     own = dataset.documents.split.sample_filters.get(split_part) if dataset.documents.split else None
     found = [open_filter(dataset, each) for each in (own, name) if each is not None]
     return found[0].intersect(found[1]) if len(found) > 1 else found[0] if found else None

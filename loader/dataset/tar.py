@@ -39,7 +39,6 @@ class TarDataset(Dataset):
 
     @cached_property
     def media(self) -> MediaMetadataReader:
-        """Reader of the media metadata that ``energon prepare-media`` has collected."""
         return MediaMetadataReader(self.storage)
 
     def parts(self, sample: int) -> list[PartPlace]:
@@ -102,12 +101,7 @@ def open_tar_index(storage: Storage, shard_counts: dict[str, int], *, reads_samp
 
 
 def tar_index(dataset: Dataset) -> DatasetIndex:
-    """Return the index of a dataset of tar shards.
-
-    Raises:
-        ConfigError: The shards are not tar files.
-        FormatError: The index is damaged.
-    """
+    """Return the index of a dataset of tar shards."""
     if not isinstance(dataset, TarDataset):
         raise ConfigError(
             f"expected a dataset of tar shards, found one of {dataset.traits.format} files, whose samples have no "

@@ -26,7 +26,6 @@ from ..dataset.query import (
 from ..dataset.unprepared.tar_index import index_temporarily
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path, is_metadataset, is_record_file
-from ..format.prepare.plan import ProgressCallback
 from .plans.plan_leaves import plan_splits
 
 
@@ -124,25 +123,21 @@ class OpenDataset:
 
     @property
     def is_temporary(self) -> bool:
-        """True if the index is removed when the dataset is closed."""
         return self.folder.ref != self.dataset.ref
 
 
 @contextmanager
-def open_datasets(
-    datasets: Sequence[NamedDataset], on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()
-) -> Iterator[list[OpenDataset]]:
+def open_datasets(datasets: Sequence[NamedDataset], *, keys: Sequence[str] = ()) -> Iterator[list[OpenDataset]]:
     """Open datasets until the block ends; tar shards that are not prepared are indexed in a temporary folder.
 
     Args:
-        on_progress: Called after each shard that is indexed.
         keys: If each of these keys names its shard, no other shard is indexed.
     """
     names = DatasetNames()
     with ExitStack() as stack:
         found = []
         for one in datasets:
-            indexed = None if one.is_file else index_temporarily(one.ref, stack, on_progress, keys=keys)
+            indexed = None if one.is_file else index_temporarily(one.ref, stack, keys=keys)
             folder = dataset_at(indexed or one.ref)
             stack.callback(folder.close)
             found.append(OpenDataset(name=names.add(one.path), dataset=one, folder=folder))
@@ -176,10 +171,6 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
 
     Args:
         datasets: The datasets; their split parts replace the query's.
-
-    Raises:
-        ConfigError: There is no such split part, key, column or filter, or the condition is invalid.
-        FormatError: A column or filter is damaged or stale.
     """
     keys = _keys_of_each(datasets, query, at)
     lacking = [unknown_names(one.folder, query) if len(datasets) > 1 else [] for one in datasets]

@@ -90,7 +90,6 @@ def _shards(folder: Dataset, split_part: str) -> list[tuple[str, int]]:
 
 
 def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, whole: int) -> int:
-    """Count the excluded samples within a subset: samples ``start`` to ``stop`` of ``whole``."""
     split = folder.documents.split
     if split is None or not split.exclude:
         return 0

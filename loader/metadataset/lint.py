@@ -107,7 +107,6 @@ class _MetadatasetLint(RunningLint):
             yield from self._check_samples(leaf)
 
     def _check_samples(self, leaf: LeafPlan) -> Iterator[Finding]:
-        """Check that a leaf has samples; its datasets exist."""
         if leaf.join is not None:
             try:
                 open_join(leaf.join)

@@ -17,8 +17,6 @@ from .protocol import raise_storage_error
 
 
 class _ThreadLock:
-    """A lock between the threads of this process, for one lock file."""
-
     __slots__ = ("holder", "lock")
 
     def __init__(self) -> None:
@@ -90,18 +88,14 @@ _FIRST_DELAY_S, _MAX_DELAY_S, _GROWTH = 0.001, 0.05, 1.5
 
 
 class RangeLocks:
-    """The bytes of an empty file, each of which is a lock. They do not conflict within a process.
-
-    Raises:
-        OSError: The file cannot be created, or is no plain file of this user: another one might hold its locks.
-    """
+    """The bytes of an empty file, each of which is a lock. They do not conflict within a process."""
 
     def __init__(self, folder: int, name: str) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         # Never closed: closing any descriptor of a file drops all record locks that the process holds on it.
         self._fd = os.open(name, flags, 0o600, dir_fd=folder)
         status = os.fstat(self._fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid():  # another user might hold its locks
             os.close(self._fd)
             raise OSError(errno.EPERM, "its file of locks is no plain file of this user", name)
 

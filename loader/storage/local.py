@@ -119,7 +119,6 @@ class _LocalFile(ReadableFile):
         return retry(attempt, error, action=action, path=self._path)
 
     def _open_again(self, error: OSError) -> None:
-        """Replace a stale handle of a network file system."""
         fd = _open(self._path)
         try:
             status = os.fstat(fd)

@@ -256,7 +256,6 @@ class FileStream(io.RawIOBase):
         return data
 
     def _read_here(self, wanted: int) -> bytes:
-        """Read bytes at the current position, which do not reach beyond the end."""
         return self._file.read_at(self._start + self._position, wanted)
 
     def readall(self) -> bytes:

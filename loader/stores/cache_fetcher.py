@@ -351,7 +351,6 @@ class CacheEntry:
     fetched: Fetched | None = None  # set only if threads wait and the cache has no space
 
     def read_store(self) -> Fetched:
-        """Read the file from its store, decoded if the cache keeps values."""
         if self.key is None:
             raise EnergonError(
                 "a value of a cache pool was requested in a fork of the process that stored it",

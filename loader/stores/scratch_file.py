@@ -61,7 +61,6 @@ class Extent:
             rest = rest[os.pwrite(self.segment.fd, rest, self.offset + len(data) - len(rest)) :]
 
     def read(self) -> bytes:
-        """Read all bytes; from any thread."""
         pieces: list[bytes] = []
         done = 0
         while done < self.size_bytes:

@@ -96,7 +96,6 @@ class ReusedMemory:
         return torch.from_numpy(contents).view(dtype).view(*shape)
 
     def array(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Allocate an array in the same way."""
         count = prod(shape)
         try:
             memory = self._take(_rounded_up(count * np.dtype(dtype).itemsize))

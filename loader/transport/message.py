@@ -41,7 +41,6 @@ class SegmentFlags:
         self._flags: Any = RawArray(ctypes.c_ubyte, _MAX_SEGMENTS)
 
     def is_free(self, number: int) -> bool:
-        """Check that no object of the rank refers to a segment."""
         return not self._flags[number]
 
     def take(self, number: int) -> None:
@@ -60,8 +59,6 @@ class _Name(NamedTuple):
 
 
 class _Attached(NamedTuple):
-    """A segment that the rank has mapped."""
-
     name: _Name
     memory: mmap.mmap
 
@@ -107,7 +104,7 @@ def _release(flags: SegmentFlags, name: _Name, pid: int) -> None:
 
 
 class _Segment:
-    """A segment in its worker's process. The rank opens it when it reads a message, while the worker still runs."""
+    # The rank opens it when it reads a message, while the worker still runs.
 
     def __init__(self, number: int, generation: int, size_bytes: int) -> None:
         self.name = _Name(os.getpid(), number, generation)

@@ -49,11 +49,6 @@ def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | Non
 
     Args:
         filter_name: Name of the filter that is to keep all others; None for the split file.
-
-    Raises:
-        ConfigError: There is no split file, as of a single file; no sample would remain; or a split file would have too
-            many entries.
-        FormatError: The filter is damaged or stale.
     """
     samples = np.unique(samples)
     if filter_name is None and isinstance(folder, SingleFile):

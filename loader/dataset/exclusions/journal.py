@@ -92,7 +92,6 @@ class ExclusionFiles:
         return sorted(name for name in names if is_filter_name(name) and self.of_filter(name).exist())
 
     def read_journal(self) -> tuple[Exclusion, ...]:
-        """Read the exclusions of the dataset, the oldest first."""
         if not self.storage.exists(self.journal):
             return ()
         try:

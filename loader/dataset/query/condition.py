@@ -92,7 +92,6 @@ class Condition:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the values of the condition, sorted: columns or others."""
         called = {node.func for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
         names = (
             self._name(node.id) for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node not in called

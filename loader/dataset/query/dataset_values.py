@@ -66,7 +66,6 @@ def is_indexed(folder: Dataset, text: str) -> bool:
 
 
 def _sized_part(meant: Sequence[ValueName]) -> str | None:
-    """Return the part whose size a name means; None for other names."""
     return meant[0].part if len(meant) == 1 and meant[0].trait == "bytes" and not meant[0].path else None
 
 
@@ -129,11 +128,6 @@ class DatasetValues:
         samples: Numbers of the samples whose values are looked up, ascending.
         compute: Reads what is no column; None refuses it.
         are_all: Values that no sample has are unknown names; otherwise, other samples may have them.
-
-    Raises:
-        ConfigError: A name means several values, or none that can be read.
-        UnknownValueError: No sample has a value of a name.
-        FormatError: A column is damaged or stale.
     """
 
     def __init__(
@@ -194,7 +188,6 @@ class DatasetValues:
         return self._of_parts(samples, part)
 
     def _of_parts(self, samples: IntArray, part: str | None) -> Values:
-        """Return the sizes of one part, or of all."""
         if self.folder.traits.are_records:
             raise ConfigError(
                 "the sizes of parts are known of tar shards only", at=self.folder.path, hint="use a column instead"

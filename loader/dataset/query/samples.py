@@ -53,10 +53,6 @@ def keys_of_file(path: str, *, column: str | None = None) -> list[str]:
         path: A text file with one key a line, or ``-`` for standard input; a ``.csv``, ``.tsv``, ``.jsonl`` or
             ``.parquet`` file; or a ``.json`` file that ``energon lint --json`` printed.
         column: The column of a table; None for the one named key, __key__, sample or name, or the only one.
-
-    Raises:
-        ConfigError: The file has no such column, or is no report.
-        StorageError: It cannot be read.
     """
     try:
         if path == "-":
@@ -166,10 +162,6 @@ def find_samples(folder: Dataset, query: SampleQuery, *, within: range | None = 
 
     Args:
         within: Only some of these numbers; a value of the condition that none of them has may exist in others.
-
-    Raises:
-        ConfigError: There is no such split part, key, value or filter, or the condition is invalid.
-        FormatError: A column or filter is damaged or stale.
     """
     condition = None if query.where is None else Condition(query.where)
     found = _of_parts(folder, query, range(len(folder.index)) if within is None else within)
@@ -201,7 +193,6 @@ def read_keys(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _of_parts(folder: Dataset, query: SampleQuery, within: range) -> IntArray:
-    """Return the samples of the split parts that the query's filter and the filters of the parts keep."""
     pieces = []
     for part in query.split_parts or (None,):
         if part is None:

@@ -73,10 +73,6 @@ def scan_first_samples(tars: TarFolder, samples: int) -> UnpreparedDataset:
 
     Args:
         samples: Number of samples to find at least, if there are as many.
-
-    Raises:
-        FormatError: A shard is damaged, and no other one has samples.
-        StorageError: The same for a shard that cannot be read.
     """
     entries: list[ShardEntry] = []
     loaded: dict[str, ShardIndex] = {}

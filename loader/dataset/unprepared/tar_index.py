@@ -77,9 +77,6 @@ def find_tars(path: str) -> TarFolder:
 
     Args:
         path: A tar file, or a folder that is not prepared.
-
-    Raises:
-        StorageError: The path does not exist, or holds no tar files; the message names the files that it holds.
     """
     if is_tar_file(path):
         storage, name = open_parent(path)
@@ -196,7 +193,6 @@ class TarIndex(SampleIndex):
         return decode_name(_key(shard, row))
 
     def parts(self, sample: int) -> list[PartLocation]:
-        """Return the byte ranges of a sample's parts, in their order in the shard."""
         shard, row = self._row(sample)
         rows = slice(int(shard.part_ends[row - 1]) if row else 0, int(shard.part_ends[row]))
         columns = (shard.part_name[rows], shard.part_offset[rows], shard.part_size[rows])

@@ -116,7 +116,6 @@ class _OfRequest:
 
     @property
     def ref(self) -> DatasetRef:
-        """The dataset or file of samples, and the documents by which it is read."""
         return self.request.ref
 
     @property
@@ -130,7 +129,6 @@ class _OfRequest:
 
     @property
     def filter(self) -> str | None:
-        """Name of the filter that selects samples; None without one."""
         return self.request.filter
 
 

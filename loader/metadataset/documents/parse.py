@@ -52,7 +52,6 @@ class DocumentStore:
         return list(self._faults)
 
     def open(self, path: str) -> MetadatasetSpec:
-        """Read a file, and add its faults."""
         if path not in self._specs:
             text = read_document(*open_parent(path)).decode("utf-8", "replace")
             spec, faults = parse_metadataset(text, file=path)

@@ -68,7 +68,6 @@ class MappingReader:
         return None
 
     def positive(self, key: str, default: float) -> float:
-        """Return a number above 0."""
         value = self.mapping.get(key, default)
         if _is_number(value) and isfinite(value) and value > 0:
             return float(value)
@@ -76,7 +75,6 @@ class MappingReader:
         return default
 
     def at_least_0(self, key: object) -> float:
-        """Return a number from 0 on."""
         value = self.mapping.get(key)
         if _is_number(value) and isfinite(value) and value >= 0:
             return float(value)
@@ -402,7 +400,6 @@ def _parse_start(key: Any) -> int | None:
 
 
 def _cut_ramps(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
-    """Cut linear changes into equal stretches, each with the weight at its middle."""
     starts, weights = [], []
     for (start, weight), (end, next_weight) in pairwise(points):
         parts = 1 if weight == next_weight else min(RAMP_STRETCHES, end - start)

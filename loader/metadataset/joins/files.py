@@ -63,7 +63,6 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
 
 
 def _are_samples(rows: npt.NDArray[np.int64], plan: JoinPlan, samples: Sequence[int]) -> bool:
-    """Check that all numbers belong to samples, or are -1 where a member may lack one."""
     lowest = np.array([-1 if member.nonmatch == "none" else 0 for member in plan.members])
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         block = rows[start : start + _ROWS_AT_ONCE]
@@ -73,7 +72,6 @@ def _are_samples(rows: npt.NDArray[np.int64], plan: JoinPlan, samples: Sequence[
 
 
 def _describe_change(members: Sequence[MemberIdentity], records: Sequence[JoinRecord]) -> str:
-    """Return a message with the differences between the join and the most similar prepared one."""
     paths = [member.path for member in members]
     same = [record.members for record in records if [member.path for member in record.members] == paths]
     if same:

@@ -50,7 +50,6 @@ class Keys:
         return len(self.starts)
 
     def chosen(self, which: npt.NDArray[np.bool_]) -> Keys:
-        """Return the keys selected by a mask, shape (n,)."""
         starts = self.starts[which]
         return Keys(self.key_bytes, starts, starts + self.sizes[which])
 
@@ -115,7 +114,6 @@ class SampleKeys:
         )
 
     def read(self, samples: range) -> Keys:
-        """Read the keys of neighbouring samples."""
         ends = self._key_ends[max(0, samples.start - 1) : samples.stop].astype(np.int64)
         first = 0
         if samples.start:

@@ -38,9 +38,6 @@ def read_peer_rows(plan: JoinPlan, folders: Sequence[Dataset]) -> IntArray | Non
     Returns:
         Shape (rows, members), as :func:`.open_join`; None if there is no such file, or if it is not valid for the
         data: a row names no sample of the split part, joins two keys, or a row is missing.
-
-    Raises:
-        StorageError: The file cannot be read.
     """
     storage, name = open_storage(os.path.dirname(plan.file)), _file_name(plan, folders)
     if name is None or not storage.exists(name):
@@ -190,7 +187,6 @@ def _is_valid(rows: IntArray, plan: JoinPlan, folders: Sequence[Dataset]) -> boo
 
 
 def _key_hashes(folder: Dataset) -> npt.NDArray[np.uint64]:
-    """Return the hash of each sample's key, shape (samples,)."""
     index = tar_index(folder)
     hashes = np.empty(len(index), np.uint64)
     numbers = np.asarray(index.key_sample).astype(np.int64)

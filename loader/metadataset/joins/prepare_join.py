@@ -275,7 +275,6 @@ class KeyMatcher:
 
     @property
     def unused(self) -> int:
-        """Number of samples that no key has matched."""
         excluded = self._excluded[self._is_in_part(self._excluded)]
         samples = int((self._stops - self._starts).sum())
         if self._kept is not None:
@@ -340,7 +339,6 @@ class KeyMatcher:
         return number[same], sample[same]
 
     def _mark_used(self, samples: IntArray) -> None:
-        """Set the bits of matched samples, which are ascending."""
         byte = samples >> 3
         first = np.flatnonzero(np.diff(byte, prepend=-1))
         if len(first):

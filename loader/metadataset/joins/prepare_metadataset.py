@@ -78,12 +78,7 @@ prepare_recipe = prepare_metadataset
 
 
 def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
-    """Return the joins of all splits of a metadataset and of the metadatasets in it; equal joins of a file come once.
-
-    Raises:
-        ConfigError: The file is no metadataset, a document is invalid, or datasets are missing or not prepared.
-        StorageError: The file cannot be read.
-    """
+    """Return the joins of a metadataset and of the metadatasets in it; equal joins of a file come once."""
     if not is_metadataset(path):
         found = "this is no metadataset; expected a file that ends in .yaml or .yml"
         raise ConfigError(found, file=os.fspath(path), hint="pass the path of a metadataset")
@@ -106,11 +101,7 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
 
 
 def _write_peer_rows(plan: JoinPlan, *, must: bool) -> None:
-    """Write the rows of a prepared join for megatron-energon.
-
-    Raises:
-        ConfigError: Its file cannot express the join.
-    """
+    """Write the rows of a prepared join for megatron-energon."""
     folders = [folder_at(member.ref) for member in plan.members]
     if write_peer_rows(plan, folders, open_join(plan)) is None and must:
         raise ConfigError(
@@ -136,7 +127,6 @@ def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:
 
 
 def _current_names(files: JoinFiles) -> Iterator[str]:
-    """Yield the names of rows whose datasets have not changed since."""
     for name in files.names():
         record = files.read_record(name)
         if record is not None and _is_current(name, record):

@@ -44,7 +44,6 @@ class UnitBlend:
         return any(schedule is not None for schedule in self.schedules)
 
     def at(self, start: int) -> UnitBlend:
-        """Return the blends with the constant weights at a step or sample."""
         weights = tuple(
             weight if schedule is None else schedule.at(start)
             for weight, schedule in zip(self.weights, self.schedules, strict=True)
@@ -53,7 +52,6 @@ class UnitBlend:
         return replace(self, weights=weights, entries=entries, schedules=(None,) * len(weights))
 
     def groups(self) -> Iterator[LeafGroup]:
-        """Yield the groups of leaves, in their order."""
         for entry in self.entries:
             if isinstance(entry, LeafGroup):
                 yield entry
@@ -141,7 +139,6 @@ def _entries(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]
 
 
 def _shares(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> dict[int, float]:
-    """Return the shares of the samples within one entry, by leaf."""
     if len(leaves[group[0]]) == depth:
         return {group[0]: 1.0}
     entries = _entries(group, depth, leaves)

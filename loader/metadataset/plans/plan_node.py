@@ -53,11 +53,7 @@ class InheritedSettings:
         return replace(self, request=request)
 
     def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[InheritedSettings]:
-        """Return the settings for each entry of a blend; of weights that change, the first ones unless ``training``.
-
-        Raises:
-            ConfigError: Weights change that cannot be combined.
-        """
+        """Return the settings for each entry of a blend; of weights that change, the first ones unless ``training``."""
         inner = replace(
             self,
             request=replace(
@@ -143,10 +139,6 @@ def scheduled_shares(blend: BlendSpec, outer: EntrySchedule | None, weight: floa
     Args:
         outer: The share of the blend in each stretch; None if it never changes.
         weight: The share of the blend if it never changes; None: all samples.
-
-    Raises:
-        ConfigError: The weights change in different units or too often, or all are 0 in a stretch that the blend has a
-            share of.
     """
     known = [entry.schedule for entry in blend.entries if entry.schedule is not None]
     known += [] if outer is None else [outer]

@@ -67,11 +67,10 @@ class BlockCache:
     process had used it up, because it would leave again.
     """
 
-    def __init__(self, folder: PrivateFolder, locks: RangeLocks, space: Space, *, wait_s: float = _WAIT_S) -> None:
+    def __init__(self, folder: PrivateFolder, locks: RangeLocks, space: Space) -> None:
         self._folder = folder
         self._locks = locks
         self._space = space
-        self._wait_s = wait_s
         self._lock = threading.Lock()
         self._permits = threading.Semaphore(_FETCHED_AT_ONCE)
         self._fetching: dict[str, Future[bytes | None]] = {}
@@ -157,7 +156,7 @@ class BlockCache:
         return whole
 
     def _fetched(self, block: _Block, fetch: Fetch) -> bytes | None:
-        with self._locks.hold(block.lock_number, wait_s=self._wait_s) as is_held:
+        with self._locks.hold(block.lock_number, wait_s=_WAIT_S) as is_held:
             if not is_held or self._folder.status(block.name) is not None:
                 return None
             file_bytes = HEADER_BYTES + block.size_bytes
@@ -381,7 +380,6 @@ class Space:
         return False
 
     def _lacking(self, size_bytes: int) -> int:
-        """Return the bytes to evict so that some more fit."""
         disk = os.fstatvfs(self._blocks.fd)
         of_limit = (self._counted or 0) + self._added + size_bytes - self.limit_bytes
         of_disk = self._free_bytes + size_bytes - disk.f_bavail * disk.f_frsize
@@ -401,7 +399,6 @@ class Space:
         self._counted, self._added = total, self._pending
 
     def _evict(self, wanted_bytes: int) -> int:
-        """Remove files, those used last a long time ago first; return their bytes."""
         evicted = 0
         for folder, name, size_bytes in self._oldest_first():
             if evicted >= wanted_bytes:

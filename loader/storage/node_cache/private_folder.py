@@ -47,7 +47,6 @@ class PrivateFolder:
         raise OSError(errno.EPERM, "it is no plain file of this user", name)
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the cache's files, without folders and links that have such a name."""
         with os.scandir(self.fd) as found:
             for entry in found:
                 if self._is_own_name(entry.name) and entry.is_file(follow_symlinks=False):
@@ -119,11 +118,7 @@ def _check(path: str, fd: int, *, hint: str, on_network: bool) -> None:
 
 
 def open_inner_folder(path: str, outer: int, name: str, name_pattern: str) -> PrivateFolder:
-    """Open a folder in an own folder; create it if it is missing.
-
-    Raises:
-        OSError: It cannot be created, or is no folder.
-    """
+    """Open a folder in an own folder; create it if it is missing."""
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=outer)
     fd = os.open(name, _FLAGS, dir_fd=outer)
@@ -257,7 +252,6 @@ class NewFile:
                 self._partial = None
 
     def close(self) -> None:
-        """Close the file, which vanishes if it was not published."""
         os.close(self.fd)
         if self._partial is not None:
             self._folder.remove(self._partial)

@@ -50,15 +50,9 @@ class _Host:
 
 
 class Downloads:
-    """Downloads of a process, as files of a folder.
+    """Downloads of a process, as files of a folder that processes share and the caller removes."""
 
-    Args:
-        client: Sends requests to web servers; None opens one.
-    """
-
-    def __init__(
-        self, folder: str, options: DownloadOptions, *, keeps: bool = False, client: HttpClient | None = None
-    ) -> None:
+    def __init__(self, folder: str, options: DownloadOptions, *, keeps: bool = False) -> None:
         self._options = options
         self._keeps = keeps
         try:
@@ -67,7 +61,7 @@ class Downloads:
             self._folder = folder if keeps else tempfile.mkdtemp(dir=folder)
         except OSError as error:
             raise_storage_error("create a folder for downloads", folder, error)
-        self._client = client or HttpClient(parse_object_url("https://host"), options_for(""))
+        self._client = HttpClient(parse_object_url("https://host"), options_for(""))
         self._fetcher = Fetcher(_THREADS)
         self._lock = threading.Lock()
         self._hosts: dict[str, _Host] = {}
@@ -132,7 +126,6 @@ class Downloads:
         return self._path(self._folder, url)
 
     def discard(self, url: str) -> None:
-        """Remove a file that was taken, unless it is kept."""
         if not self._keeps:
             with suppress(OSError):
                 os.unlink(self._path(self._folder, url))

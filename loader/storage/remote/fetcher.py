@@ -72,7 +72,6 @@ class Fetch:
         return self._request.is_done
 
     def result(self) -> bytes:
-        """Wait for the bytes."""
         request = self._request
         if request.data is None and request.error is None:
             if self._owner != os.getpid():  # the threads stayed in the process that forked this one
@@ -216,7 +215,6 @@ class Fetcher:
         request.arrived.release()
 
     def hedge_after_s(self, size_bytes: int) -> float | None:
-        """Return the seconds after which a range of this size is late; None if that is not known."""
         return self._durations[_size_class(size_bytes)].hedge_after_s
 
 

@@ -50,7 +50,6 @@ class ListedFolders:
         return next((folder for folder in self._files if start.startswith(_start(folder))), None)
 
     def has(self, name: str) -> bool | None:
-        """Return True if a file or folder exists; None if that is not known."""
         folder = self._listed(name)
         if folder is None or name in self._written:
             return None
@@ -140,7 +139,6 @@ class ObjectRequests:
         return f"{self._prefix}{name}" if name else self._place.key
 
     def connection(self) -> Connection:
-        """Return the connection of this process to the bucket, with the present options."""
         return connection_of(self._place, options_for(self.url))
 
     def _send(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
@@ -223,7 +221,6 @@ class ObjectRequests:
     # ---------------------------------------------------------------------------------------------------- writing
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        """Put an object, optionally only if it is absent or its ETag matches; return the new ETag."""
         key = self._key(name)
         is_first = True
 

@@ -79,11 +79,7 @@ _CREDENTIALS = ("key", "secret", "token", "password", "sas", "credential")
 
 
 def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
-    """Check options given by name; texts are converted, as of a command line.
-
-    Raises:
-        ConfigError: An option is unknown or of another type, or a credential.
-    """
+    """Check options given by name; texts are converted, as of a command line."""
     for name in options:
         if any(word in name.lower() for word in _CREDENTIALS):
             raise ConfigError(

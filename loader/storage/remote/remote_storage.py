@@ -173,7 +173,6 @@ class RemoteStorage:
         return self._requests.get(info.name, start, stop, info=info, connection=connection, is_wanted=is_wanted).data
 
     def _cache_settings(self, connection: Connection) -> CacheSettings | None:
-        """Return the settings of the cache, which a connection keeps."""
         known, settings = self._cache
         if known is not connection:
             settings = cache_settings(connection.options.cache_dir, connection.options.cache_bytes)
@@ -185,7 +184,6 @@ class RemoteStorage:
         return f"{endpoint_of(self._place.protocol, options_for(self.url))}\0{self.path(name)}"
 
     def fetch_range(self, info: FileInfo, start: int, stop: int, *, is_sparse: bool = False) -> Fetch:
-        """Begin to read the bytes [start, stop) of a file of a known size and version."""
         read = partial(self.read_cached, info, start, stop, is_sparse=is_sparse)
         return Fetch(fetcher_of(self._place), read, stop - start)
 
@@ -213,7 +211,6 @@ class RemoteStorage:
 
     @property
     def can_list(self) -> bool:
-        """True if the service lists objects; web servers do not."""
         return self._requests.connection().can_list
 
     def list_once(self, folder: str) -> None:

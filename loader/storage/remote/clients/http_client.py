@@ -305,7 +305,6 @@ def _parse(url: str) -> _Target:
 
 
 def _redirected(url: str, location: str) -> str:
-    """Return the URL that an answer leads to."""
     try:
         # Heads are decoded as Latin-1, whatever they are.
         target = urljoin(url, location.encode("latin-1").decode("utf-8", "surrogateescape"))

@@ -72,7 +72,6 @@ class RequestLimits:
             self._step_s -= self._clock() - started
 
     def receive(self, connection: socket.socket, buffer: memoryview) -> int:
-        """Receive bytes; 0 at the end."""
         if self._bytes_left <= 0:
             raise RequestFailure(
                 "the server sends more than was requested" if self._is_body else "the head of the answer has no end",
@@ -124,7 +123,6 @@ class LimitedAnswer(http.client.HTTPResponse):
         self._limits = limits
 
     def begin(self) -> None:
-        """Read the head."""
         self._limits.begin_step(MAX_HEAD_BYTES)
         super().begin()
         if "Transfer-Encoding" in self.headers and not self.chunked:
@@ -132,7 +130,6 @@ class LimitedAnswer(http.client.HTTPResponse):
 
     @property
     def is_finished(self) -> bool:
-        """True if the connection can be used for the next request."""
         return self.isclosed() and not self.will_close
 
     def pieces(self, most: int, *, piece_bytes: int = _PIECE_BYTES) -> Iterator[bytes]:
@@ -141,9 +138,6 @@ class LimitedAnswer(http.client.HTTPResponse):
         Args:
             most: Most bytes that it may have.
             piece_bytes: Most bytes of a piece.
-
-        Raises:
-            RequestFailure: It has more bytes (nothing is read if the head says so), or it ends early.
         """
         length = self.length
         if length is not None and length > most:

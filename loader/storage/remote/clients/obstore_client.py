@@ -109,7 +109,6 @@ def _client(options: StorageOptions, endpoint_url: str | None) -> Any:
 
 @contextmanager
 def _named_faults(url: str, protocol: str) -> Iterator[None]:
-    """Raise a ``ConfigError`` for settings that obstore refuses, or if it is not installed."""
     try:
         from obstore.exceptions import BaseError
     except ImportError as error:

@@ -152,7 +152,7 @@ class Documents:
 
 
 class NoDocuments(Documents):
-    """The documents of samples without ``.nv-meta``, such as a single file: there are none."""
+    """The documents of a dataset without ``.nv-meta``, such as a single file: it has neither."""
 
     split = split_file = config = None
 

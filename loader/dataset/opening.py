@@ -54,8 +54,8 @@ def folder_at(
 
     Args:
         ref: The folder; a path uses the documents of the default names.
-        reads_samples: The index is read sample by sample: its columns are mapped at their first use, and those of a
-            remote dataset are fetched at once.
+        reads_samples: The index is read sample by sample: its columns are mapped at their first use, and all columns
+            of a remote dataset are fetched at the same time.
         rechecks: As in :class:`.Dataset`.
 
     Raises:

@@ -167,7 +167,7 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
     """Return the samples of each dataset that a query chooses.
 
     Each key must be in at least one of the datasets, unless it is meant in another one. A dataset without a column or
-    part of the condition has no sample of which it is known to be true; one of the datasets must have them all.
+    part of the condition has no chosen sample; one of the datasets must have all of them.
 
     Args:
         datasets: The datasets; their split parts replace the query's.

@@ -67,7 +67,7 @@ class LeafCounter:
 
 
 def _checked(leaf: LeafPlan, start: int, stop: int, count: int) -> int:
-    """Return a number of samples; raise a ``ConfigError`` if there are none in the leaf's subset."""
+    """Return a number of samples; raise a ``ConfigError`` if the leaf's subset is empty."""
     if count <= 0:
         raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
     return count

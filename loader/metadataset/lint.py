@@ -107,12 +107,14 @@ class _MetadatasetLint(RunningLint):
             yield from self._check_samples(leaf)
 
     def _check_samples(self, leaf: LeafPlan) -> Iterator[Finding]:
+        # The rows of a join are prepared.
         if leaf.join is not None:
             try:
                 open_join(leaf.join)
             except EnergonError as error:
                 yield Finding(Metadatasets.E505, f"{leaf.place}: {_in_one_line(error)}")
                 return
+        # The split part has samples, and the filter of a file is not damaged.
         try:
             self._counter.count(leaf)
             if leaf.filter is not None and is_record_file(leaf.path):  # those of a folder are checked with it

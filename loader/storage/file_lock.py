@@ -88,7 +88,7 @@ _FIRST_DELAY_S, _MAX_DELAY_S, _GROWTH = 0.001, 0.05, 1.5
 
 
 class RangeLocks:
-    """The bytes of an empty file, each of which is a lock. They do not conflict within a process."""
+    """Locks by number: each is a byte of an empty file. They do not conflict within a process."""
 
     def __init__(self, folder: int, name: str) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

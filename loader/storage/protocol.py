@@ -71,8 +71,8 @@ class ByteRange:
 class FileInfo:
     """The name of a file relative to its store's root, its size, and the time of its last change.
 
-    Files of object stores also have a version, ``etag``. Each store makes its own versions, so that those of two stores
-    are not compared.
+    Files of object stores also have a version, ``etag``. Each store makes its own versions, so that versions of two
+    stores are not compared.
 
     Attributes:
         store: The store of the version, as :attr:`.RemoteStorage.store`; empty if it is not known, None if versions

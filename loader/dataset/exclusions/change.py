@@ -50,6 +50,7 @@ def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | Non
     Args:
         filter_name: Name of the filter that is to keep all others; None for the split file.
     """
+    # A split file is needed, unless a filter is to change.
     samples = np.unique(samples)
     if filter_name is None and isinstance(folder, SingleFile):
         raise ConfigError(
@@ -63,6 +64,7 @@ def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | Non
             at=folder.path,
             hint=f"{split_hint(folder.path)}; or exclude by a filter: energon exclude --to-filter NAME",
         )
+    # Count what was excluded before, and what remains.
     before = included_samples(folder, filter_name)
     numbers = np.intersect1d(samples, before, assume_unique=True)
     plan = ExclusionPlan(
@@ -71,6 +73,7 @@ def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | Non
         remaining=len(before) - len(numbers),
         filter=filter_name,
     )
+    # Refuse a dataset without samples, and a split file that would be slow to parse.
     if len(numbers) and not plan.remaining:
         raise ConfigError(
             "no sample of the dataset would remain", at=folder.path, hint="check the condition or the list of keys"

@@ -183,6 +183,7 @@ class Condition:
 
     def _truth(self, node: ast.expr, source: ValuesOf) -> _Truth:
         """Return whether a condition is true, and whether that is known."""
+        # Conditions of conditions: "false and unknown" is known, and so is "true or unknown".
         match node:
             case ast.BoolOp(op=op, values=values):
                 is_true, known = self._truth(values[0], source)
@@ -198,6 +199,7 @@ class Condition:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 is_true, known = self._truth(operand, source)
                 return ~is_true, known
+            # Comparisons, and questions about the existence of values.
             case ast.Compare(ops=ops, left=left, comparators=comparators):
                 is_true, known = np.True_, np.True_
                 for sign, right in zip(ops, comparators, strict=True):
@@ -210,6 +212,7 @@ class Condition:
             case ast.Call(func=ast.Name(id="has"), args=[ast.Constant(value=str(part))]):
                 found = source(part, True).known
                 return found, np.ones_like(found)
+        # A number alone is true unless it is 0.
         value = self._value(node, source)
         if isinstance(value, str) or (isinstance(value, Values) and value.categories is not None):
             raise self._invalid(f"expected a comparison, found the text {self._shown(node)!r}")

@@ -89,6 +89,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     splits.train.blend[1].weight: expected a number > 0, found 'two'
     """
     faults: list[Fault] = []
+    # Read the document: a mapping.
     try:
         document = parse_yaml(text, file=file)
     except ConfigError as error:
@@ -97,6 +98,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
         found = "an empty document" if document is None else short_repr(document)
         faults.append(Fault(place="", message=f"expected a mapping with '__class__' and 'splits', found {found}"))
         return MetadatasetSpec(file=file), faults
+    # Find the mapping of its splits, and the version.
     reader = MappingReader(document, "", faults)
     if document.get("splits") is None:
         reader.fault("splits", "this is missing; expected a mapping of splits, such as train and val, to datasets")
@@ -106,6 +108,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
         return MetadatasetSpec(file=file), faults
     is_v1 = _is_v1(reader, splits)
     _check_top_level_keys(reader, file, is_v1=is_v1)
+    # Parse each split.
     found_splits: dict[str, SplitSpec] = {}
     for name, value in splits.mapping.items():
         if not isinstance(name, str):

@@ -158,19 +158,16 @@ def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
     )
 
 
-def join_hash(members: Sequence[MemberIdentity]) -> str:
-    """Return the name of the files that hold the rows of a join: 32 hexadecimal digits of a SHA-256 hash."""
-    return _hash([_VERSION, [_hashed(one) for one in members]])
-
-
 _HASHED_FIELDS = tuple(
     name for name in MemberIdentity.__struct_fields__ if name not in ("path", "filter", "meta_folder")
 )
 
 
-def _hashed(member: MemberIdentity) -> list[str]:
-    """Return the hashed properties; without a filter they are as before filters existed."""
-    return [getattr(member, name) for name in _HASHED_FIELDS] + [member.filter] * bool(member.filter)
+def join_hash(members: Sequence[MemberIdentity]) -> str:
+    """Return the name of the files that hold the rows of a join: 32 hexadecimal digits of a SHA-256 hash."""
+    # Without filters the hash is as it was before filters existed.
+    hashed = [[getattr(one, name) for name in _HASHED_FIELDS] + [one.filter] * bool(one.filter) for one in members]
+    return _hash([_VERSION, hashed])
 
 
 def _hash(value: object) -> str:

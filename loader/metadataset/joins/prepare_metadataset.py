@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from ...dataset.opening import folder_at
@@ -33,7 +33,7 @@ def prepare_metadataset(
         path: The metadataset.
         progress: Called for each join in turn with the number of keys matched so far, and their total number.
         compat: Also write the file that megatron-energon reads, to ``meta.yaml.cache``. It has one file for all split
-            parts of the same datasets: that of the first split is written. None skips joins that the file cannot
+            parts of the same datasets: the rows of the first split are written. None skips joins that the file cannot
             express, which are an error otherwise.
 
     Returns:
@@ -49,9 +49,11 @@ def prepare_metadataset(
     plans = plan_joins(root)
     reports: list[JoinReport] = []
     with ExitStack() as stack:
+        # No other process prepares the same files.
         files = {file: JoinFiles(file) for file in sorted({plan.file for plan in plans})}
         for own in files.values():
             stack.enter_context(own.lock())
+        # Prepare every join, to name the faults of all.
         errors: list[ConfigError] = []
         for plan in plans:
             try:
@@ -63,10 +65,12 @@ def prepare_metadataset(
         if compat is not False:
             for plan in reversed(plans):  # the first of several with one name is written last
                 _write_peer_rows(plan, must=compat is True)
+        # Remove rows of earlier runs.
         for file, own in files.items():
-            new = {report.name for report in reports if report.file == file}
-            # A nested metadataset may have joins in splits that this one does not use.
-            own.remove_others(new if file == root else new | set(_current_names(own)))
+            kept = {report.name for report in reports if report.file == file}
+            if file != root:  # a nested metadataset may have joins in splits that this one does not use
+                kept |= {name for name in own.names() if _is_current(name, own.read_record(name))}
+            own.remove_others(kept)
     if root not in files and (own := JoinFiles(root)).names():  # rows of joins that it no longer has
         with own.lock():
             own.remove_others(set())
@@ -126,14 +130,10 @@ def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:
     )
 
 
-def _current_names(files: JoinFiles) -> Iterator[str]:
-    for name in files.names():
-        record = files.read_record(name)
-        if record is not None and _is_current(name, record):
-            yield name
-
-
-def _is_current(name: str, record: JoinRecord) -> bool:
+def _is_current(name: str, record: JoinRecord | None) -> bool:
+    """Return True if the datasets of some rows have not changed since."""
+    if record is None:
+        return False
     try:
         members = [
             JoinMember(

@@ -279,6 +279,7 @@ class TreePlanner:
         self, file: str, outer: InheritedSettings, *, place: str, named_by: tuple[str, str]
     ) -> PlanNode | None:
         """Plan one split of a file; ``named_by`` is the file and place of the reference."""
+        # References in a circle have no end, and many levels no use.
         split_part = outer.request.split_part
         key = (file, split_part)
         if key in outer.files or len(outer.files) == _MAX_LEVELS:
@@ -292,6 +293,7 @@ class TreePlanner:
             )
             self._documents.fault(*named_by, f"{found}: {chain}")
             return None
+        # Find the split in the file.
         try:
             spec = self._documents.open(file)
         except StorageError as error:
@@ -307,6 +309,7 @@ class TreePlanner:
                     f"there is no split {short_repr(split_part)} in {display_path(file)}; there are: {available}",
                 )
             return None
+        # Plan what it contains.
         inner = replace(outer, files=(*outer.files, key))
         child = self._blend(file, split, inner) if isinstance(split, BlendSpec) else self._source(file, split, inner)
         if child is None:

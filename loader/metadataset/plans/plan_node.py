@@ -54,6 +54,7 @@ class InheritedSettings:
 
     def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[InheritedSettings]:
         """Return the settings for each entry of a blend; of weights that change, the first ones unless ``training``."""
+        # What the blend sets holds for each entry.
         inner = replace(
             self,
             request=replace(
@@ -62,12 +63,14 @@ class InheritedSettings:
                 subset=_ranges(blend) + self.request.subset,
             ),
         )
+        # Validation ignores weights, and repetitions multiply.
         amounts = [entry.amount for entry in blend.entries]
         if not training and not any(amounts):  # all begin at 0
             return [inner] * len(amounts)
         if blend.kind == "blend_epochized":
             outer = 1.0 if self.repetitions is None else self.repetitions
             return [replace(inner, repetitions=outer * amount) for amount in amounts]
+        # Weights are shares of all samples; of weights that change, in each stretch of the run.
         steps = [
             BlendStep(entry=number, amount=entry.amount, unit=blend.unit, schedule=entry.schedule)
             for number, entry in enumerate(blend.entries)

@@ -1,8 +1,8 @@
 """Copies of remote bytes on a disk of this node, which all processes of a user share.
 
 A cache is a folder of files and no more: no process keeps a record of it, so that one killed at any moment leaves a
-usable cache. Files appear whole or not at all, their names are hashes of what they hold, and those of the cache are
-the only ones that it ever opens or removes.
+usable cache. Files appear whole or not at all, and their names are hashes of what they hold. A cache opens and removes
+only files with such names.
 
 ==================== ==================================================================
 `settings.py`        the folder and the limits, as users set them

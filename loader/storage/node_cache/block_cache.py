@@ -54,10 +54,6 @@ class _Block(NamedTuple):
     start: int  # in the object
     size_bytes: int
 
-    @property
-    def lock_number(self) -> int:
-        return int.from_bytes(self.digest[:7], "little")
-
 
 class BlockCache:
     """Blocks of objects, shared by processes; a block is fetched once.
@@ -156,7 +152,7 @@ class BlockCache:
         return whole
 
     def _fetched(self, block: _Block, fetch: Fetch) -> bytes | None:
-        with self._locks.hold(block.lock_number, wait_s=_WAIT_S) as is_held:
+        with self._locks.hold(int.from_bytes(block.digest[:7], "little"), wait_s=_WAIT_S) as is_held:
             if not is_held or self._folder.status(block.name) is not None:
                 return None
             file_bytes = HEADER_BYTES + block.size_bytes

@@ -75,7 +75,7 @@ class PrivateFolder:
 
 
 def open_own_folder(folder: str, name: str, *, hint: str, on_network: bool) -> int:
-    """Open a folder of this user alone; create it, and those above it, if they are missing.
+    """Open a folder of this user alone; create it, and the folders above it, if they are missing.
 
     Raises:
         ConfigError: It belongs to another user, is a link, or is on another machine.
@@ -218,9 +218,6 @@ class NewFile:
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
                     raise
-        return self._open_named()
-
-    def _open_named(self) -> int:
         self._partial = f"{self._name}-{os.urandom(6).hex()}{PARTIAL}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(self._partial, flags, 0o600, dir_fd=self._folder.fd)

@@ -32,8 +32,8 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         request_s: Seconds that one request to a web server may take, with its redirects.
         max_requests: Requests at a time, for each process.
         check_versions: Compare the versions of objects (ETags); False compares their sizes alone.
-        cache_dir: Folder of the cache of this node; None takes that of ``ENERGON_CACHE_DIR``, an empty one is none.
-        cache_bytes: Most bytes of the cache, such as ``500GB``; None takes those of ``ENERGON_CACHE_BYTES``.
+        cache_dir: Folder of the cache of this node; None takes that in ``ENERGON_CACHE_DIR``, an empty text no cache.
+        cache_bytes: Most bytes of the cache, such as ``500GB``; None takes the number in ``ENERGON_CACHE_BYTES``.
     """
 
     endpoint_url: str | None = None
@@ -135,7 +135,7 @@ def _check_endpoint(url: str, name: str) -> str:
 
 
 def remember_options(url: str, options: Mapping[str, Any]) -> None:
-    """Use options for a URL and all below it, in this process and those that it starts from now on."""
+    """Use options for a URL and all below it, in this process and in processes that it starts from now on."""
     parse_storage_options(options)
     remembered = _parse(os.environ.get(OPTIONS_VARIABLE, ""))
     remembered[url] = {**remembered.get(url, {}), **options}
@@ -143,7 +143,7 @@ def remember_options(url: str, options: Mapping[str, Any]) -> None:
 
 
 def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, Any] | None) -> None:
-    """Use the ``storage_options`` of a call, in this process and those that it starts from now on.
+    """Use the ``storage_options`` of a call, in this process and in processes that it starts from now on.
 
     Args:
         path: A URL: the options are for its bucket; or a path of this machine: they are for all URLs.

@@ -126,17 +126,13 @@ def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectCli
     return HelperClient(url, options)
 
 
-def _keep_for_good(connections: list[Connection]) -> None:
-    """Never free clients of the parent: their destructors wait for locks of threads that are not in this process."""
-    import ctypes
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connections))
-
-
 def _forget_in_child() -> None:
     global _is_forked_after_use  # noqa: PLW0603
     if _has_used_rust:
-        _keep_for_good(list(_connections.values()))
+        import ctypes
+
+        # Never free clients of the parent: their destructors wait for locks of threads that are not in this process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(list(_connections.values())))
     _connections.clear()
     _fetchers.clear()
     _is_forked_after_use = _is_forked_after_use or _has_used_rust

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -43,29 +44,31 @@ class RemoteFile(ReadableFile):
     """An object; each read is a request, which checks its size and version.
 
     Args:
-        read: Reads the bytes [start, stop) of it. ``is_sparse=True`` announces that few of its bytes will be read.
+        is_cached: Read through the cache of this node, if it is on.
     """
 
-    __slots__ = ("_fetch", "_is_sparse", "_read", "size_bytes")
+    __slots__ = ("_info", "_is_cached", "_is_sparse", "_storage", "size_bytes")
 
-    def __init__(self, size_bytes: int, read: Callable[..., bytes], fetch: Callable[..., PendingRead]) -> None:
-        self.size_bytes = size_bytes
-        self._read, self._fetch = read, fetch
+    def __init__(self, storage: RemoteStorage, info: FileInfo, *, is_cached: bool) -> None:
+        self.size_bytes = info.size_bytes
+        self._storage, self._info, self._is_cached = storage, info, is_cached
         self._is_sparse = False
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         stop = min(offset + size_bytes, self.size_bytes)
-        return self._read(offset, stop, is_sparse=self._is_sparse) if stop > offset else b""
+        if stop <= offset:
+            return b""
+        if self._is_cached:
+            return self._storage.read_cached(self._info, offset, stop, is_sparse=self._is_sparse)
+        return self._storage.read_range(self._info.name, offset, stop, info=self._info)
 
     def expect_few(self) -> None:
         self._is_sparse = True
 
     def fetch(self, offset: int, size_bytes: int) -> PendingRead:
-        stop = offset + size_bytes
-        starts = range(offset, stop, MAX_REQUEST_BYTES)
-        parts = [
-            self._fetch(start, min(start + MAX_REQUEST_BYTES, stop), is_sparse=self._is_sparse) for start in starts
-        ]
+        ends = [*range(offset, offset + size_bytes, MAX_REQUEST_BYTES), offset + size_bytes]
+        fetch = partial(self._storage.fetch_range, self._info, is_sparse=self._is_sparse)
+        parts = [fetch(start, stop) for start, stop in pairwise(ends)]
         return parts[0] if len(parts) == 1 else _Parts(parts)
 
     def close(self) -> None:
@@ -112,25 +115,14 @@ class RemoteStorage:
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
         found = self.stat(name) if info is None else self.current(info)
-        read = partial(self.read_cached, found)
-        if info is None:  # its version may be any, so that the cache of this node does not help
-            read = partial(self.read_range, found.name, info=found)
-        return RemoteFile(found.size_bytes, read, partial(self.fetch_range, found))
+        # Without an entry its version may be any, so that the cache of this node does not help.
+        return RemoteFile(self, found, is_cached=info is not None)
 
-    def read_range(
-        self,
-        name: str,
-        start: int,
-        stop: int,
-        *,
-        info: FileInfo | None = None,
-        is_sparse: bool = False,  # noqa: ARG002 - concerns the cache, which this does not use
-    ) -> bytes:
+    def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
 
         Args:
             info: Expected size and version; None for any.
-            is_sparse: Accepted as by :meth:`read_cached`.
         """
         ahead = self._take_ahead(name)
         if ahead is not None:
@@ -157,20 +149,11 @@ class RemoteStorage:
         settings = self._cache_settings(connection)
         version = info.etag or (str(info.mtime_ns) if info.mtime_ns else "")
         cache = block_cache(settings) if settings is not None and version else None
+        get = partial(self._requests.get, info.name, info=info, connection=connection)
         if cache is None:
-            return self._read(info, connection, start, stop, is_wanted)
-        found = RemoteObject(self._identity(info.name), version, info.size_bytes)
-        return cache.read(found, start, stop, partial(self._read, info, connection), is_sparse=is_sparse)
-
-    def _read(
-        self,
-        info: FileInfo,
-        connection: Connection,
-        start: int,
-        stop: int,
-        is_wanted: Callable[[], bool] | None = None,
-    ) -> bytes:
-        return self._requests.get(info.name, start, stop, info=info, connection=connection, is_wanted=is_wanted).data
+            return get(start, stop, is_wanted=is_wanted).data
+        source = RemoteObject(self._identity(info.name), version, info.size_bytes)
+        return cache.read(source, start, stop, lambda first, last: get(first, last).data, is_sparse=is_sparse)
 
     def _cache_settings(self, connection: Connection) -> CacheSettings | None:
         known, settings = self._cache

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar, TypeVarTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from ....escaped_log import get_logger
 from ..failures import NO_ANSWER, Remedy, RequestFailure, error_of_failure
@@ -115,7 +115,7 @@ class Connection:
 
         See :meth:`.Retries.run` for ``action``, ``url``, ``is_wanted`` and the errors.
         """
-        return self._retries.run(self._send_once, attempt, action=action, url=url, is_wanted=is_wanted)
+        return self._retries.run(partial(self._send_once, attempt), action=action, url=url, is_wanted=is_wanted)
 
     def _send_once(self, attempt: Callable[[ObjectClient], _T]) -> _T:
         failure = None
@@ -133,7 +133,6 @@ class Connection:
 
 
 _R = TypeVar("_R")
-_Ts = TypeVarTuple("_Ts")
 _log = get_logger(__name__)
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
 _CONTACT_S = 20.0  # a wrong endpoint is reported soon; a later outage may last longer
@@ -179,8 +178,8 @@ class Retries:
 
     def run(
         self,
-        attempt: Callable[[*_Ts], _R],
-        *arguments: *_Ts,
+        attempt: Callable[[], _R],
+        *,
         action: str,
         url: str,
         is_wanted: Callable[[], bool] | None = None,
@@ -201,7 +200,7 @@ class Retries:
         while True:
             tries += 1
             try:
-                return attempt(*arguments)
+                return attempt()
             except RequestFailure as failure:
                 spent_s = self.clock() - started
                 # Denied: new credentials, once.

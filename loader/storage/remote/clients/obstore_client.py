@@ -40,19 +40,16 @@ def open_store(url: ObjectUrl, options: StorageOptions, *, retries: bool = False
         from obstore import store as stores
 
         config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
-        client = _client(options, options.endpoint_url)
-        retry = _RETRIES_OF_PARTS if retries else _NO_RETRIES
+        config["retry_config"] = _RETRIES_OF_PARTS if retries else _NO_RETRIES
+        variable, name = ("GOOGLE_BASE_URL", "base_url") if url.protocol == "gs" else ("AZURE_ENDPOINT", "endpoint")
+        config["client_options"] = _client(options, options.endpoint_url or os.environ.get(variable))
+        if options.endpoint_url:
+            config[name] = options.endpoint_url
         if url.protocol == "gs":
-            if options.endpoint_url:
-                config["base_url"] = options.endpoint_url
-            client["allow_http"] = client["allow_http"] or os.environ.get("GOOGLE_BASE_URL", "").startswith("http://")
-            return stores.GCSStore(url.container, client_options=client, retry_config=retry, **config)
+            return stores.GCSStore(url.container, **config)
         if url.account:
             config["account_name"] = url.account
-        if options.endpoint_url:
-            config["endpoint"] = options.endpoint_url
-        client["allow_http"] = client["allow_http"] or os.environ.get("AZURE_ENDPOINT", "").startswith("http://")
-        return stores.AzureStore(url.container, client_options=client, retry_config=retry, **config)
+        return stores.AzureStore(url.container, **config)
 
 
 def open_s3_store(
@@ -93,8 +90,8 @@ def open_s3_store(
             config["credential_provider"], region_of_profile = _profile_credentials(profile)
             region = region or region_of_profile
         config["region"] = region or "us-east-1"
-        retry = _RETRIES_OF_PARTS if retries else _NO_RETRIES
-        return S3Store(bucket, client_options=_client(options, endpoint), retry_config=retry, **config)
+        config["retry_config"] = _RETRIES_OF_PARTS if retries else _NO_RETRIES
+        return S3Store(bucket, client_options=_client(options, endpoint), **config)
 
 
 def _client(options: StorageOptions, endpoint_url: str | None) -> Any:

@@ -14,68 +14,40 @@ from ...format.documents.providers import LoadRequest
 from ...format.documents.subset import SubsetRange
 from .weight_schedule import EntrySchedule
 
-BlendKind = Literal["blend", "blend_epochized"]
-"""``blend`` mixes by weights without end, ``blend_epochized`` by repetitions in a pass."""
+SourceKind = Literal["dataset", "join", "blend", "blend_epochized"]
+"""``dataset`` is also a metadataset. ``blend`` mixes by weights without end, ``blend_epochized`` by repetitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReferenceSpec:
-    """A reference to a dataset, and the settings for it; paths are as written in the file.
+class SourceSpec:
+    """A dataset, join or blend that a file names, with its settings.
 
-    A member of a join also has ``nonmatch``, and ``name``, its key, if the join is a mapping.
+    Attributes:
+        place: Its place in the file; of a blend, the place of the list.
+        ref: The dataset, with paths as written.
+        sources: The members of a join, the primary one first, or the entries of a blend.
+        unit: What the weights of a blend are shares of.
+        amount: Weight or repetitions of an entry of a blend; of a weight that changes during the run, the first one.
+        schedule: The weights of an entry if they change; None if they do not.
+        name: Key of a member of a join if the join is a mapping.
     """
 
     place: str
-    ref: DatasetRef
+    kind: SourceKind = "dataset"
+    ref: DatasetRef = field(default_factory=lambda: DatasetRef(""))
     split_part: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     filter: str | None = None
     epochs_together: int | None = 1
     subset: SubsetRange | None = None
     aux: Mapping[str, DatasetRef] = field(default_factory=dict)
+    sources: tuple[SourceSpec, ...] = ()
+    joiner: Joiner | None = None
+    unit: str = "samples"
+    amount: float = 1.0
+    schedule: EntrySchedule | None = None
     name: str | None = None
     nonmatch: Nonmatch = "error"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinSpec:
-    """A join: samples of several datasets with the same key become one sample; the first dataset is the primary one."""
-
-    place: str
-    members: tuple[ReferenceSpec, ...]
-    joiner: Joiner | None = None
-    split_part: str | None = None
-    subflavors: Mapping[str, Any] = field(default_factory=dict)
-    epochs_together: int | None = 1
-    subset: SubsetRange | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlendEntry:
-    """One dataset of a blend; ``amount`` is its weight, or its repetitions.
-
-    If the weight changes during the run, ``amount`` is the first one, and ``schedule`` has all.
-    """
-
-    amount: float
-    source: ReferenceSpec | JoinSpec
-    schedule: EntrySchedule | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlendSpec:
-    """A mix of datasets; ``place`` is the place of the list, ``unit`` what its weights are shares of."""
-
-    place: str
-    kind: BlendKind
-    entries: tuple[BlendEntry, ...]
-    unit: str = "samples"
-    epochs_together: int | None = 1
-    subset: SubsetRange | None = None
-
-
-SplitSpec = ReferenceSpec | JoinSpec | BlendSpec
-"""Contents of a split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +60,7 @@ class MetadatasetSpec:
     file: str
     version: int = 2
     names: tuple[str, ...] | None = None
-    splits: Mapping[str, SplitSpec] = field(default_factory=dict)
+    splits: Mapping[str, SourceSpec] = field(default_factory=dict)
 
 
 Nonmatch = Literal["error", "skip", "none"]

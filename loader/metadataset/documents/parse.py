@@ -12,17 +12,7 @@ from ...format.documents.dataset_config import is_own_module
 from ...format.documents.messages import did_you_mean, short_keys, short_repr
 from ...format.documents.yaml_document import parse_yaml
 from ...storage import open_parent, read_document, short_path
-from .leaf_plan import (
-    BlendEntry,
-    BlendKind,
-    BlendSpec,
-    Joiner,
-    JoinSpec,
-    MetadatasetSpec,
-    Nonmatch,
-    ReferenceSpec,
-    SplitSpec,
-)
+from .leaf_plan import Joiner, MetadatasetSpec, Nonmatch, SourceKind, SourceSpec
 from .references import (
     REFERENCE_KEYS,
     MappingReader,
@@ -83,7 +73,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     ... splits: {train: {blend: [{path: ./coco, weight: 5}, {path: ./coyo, weight: two}]}}
     ... '''
     >>> spec, faults = parse_metadataset(text, file="mix.yaml")
-    >>> [entry.source.ref.path for entry in spec.splits["train"].entries]
+    >>> [entry.ref.path for entry in spec.splits["train"].sources]
     ['./coco', './coyo']
     >>> print(*faults)
     splits.train.blend[1].weight: expected a number > 0, found 'two'
@@ -109,7 +99,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     is_v1 = _is_v1(reader, splits)
     _check_top_level_keys(reader, file, is_v1=is_v1)
     # Parse each split.
-    found_splits: dict[str, SplitSpec] = {}
+    found_splits: dict[str, SourceSpec] = {}
     for name, value in splits.mapping.items():
         if not isinstance(name, str):
             splits.fault(name, "expected the name of a split; put it in quotes")
@@ -169,31 +159,31 @@ _WHY_NOT = {
 }
 
 
-def parse_v1_split(reader: MappingReader) -> BlendSpec | None:
+def parse_v1_split(reader: MappingReader) -> SourceSpec | None:
     """Read a split of version 1 as a blend of version 2; None if no dataset can be read."""
     reader.expect_keys(["datasets"], {**_WHY_NOT, "path": "expected a list of 'datasets'; paths stand there"})
     if "datasets" not in reader:
         reader.fault("datasets", "this is missing; expected a list of datasets")
         return None
     entries = tuple(_v1_entries(reader))
-    return BlendSpec(place=reader.at("datasets"), kind="blend", entries=entries) if entries else None
+    return SourceSpec(place=reader.at("datasets"), kind="blend", sources=entries) if entries else None
 
 
-def _v1_entries(reader: MappingReader) -> Iterator[BlendEntry]:
+def _v1_entries(reader: MappingReader) -> Iterator[SourceSpec]:
     for entry in reader.entries("datasets"):
         entry.expect_keys(_KEYS, _WHY_NOT)
         weight, schedule = parse_weight(entry, "weight")
         label = entry.text("subflavor")
         reference = parse_reference(entry)
-        if reference is None:
-            continue
-        if label is not None:
-            reference = replace(reference, subflavors={"__subflavor__": label, **reference.subflavors})
-        yield BlendEntry(amount=weight, source=reference, schedule=schedule)
+        if reference is not None:
+            subflavors = {} if label is None else {"__subflavor__": label}
+            yield replace(
+                reference, subflavors={**subflavors, **reference.subflavors}, amount=weight, schedule=schedule
+            )
 
 
-_BLENDS: tuple[BlendKind, ...] = ("blend", "blend_epochized")
-_AMOUNT: dict[BlendKind, str] = {"blend": "weight", "blend_epochized": "repetitions"}
+_BLENDS: tuple[SourceKind, ...] = ("blend", "blend_epochized")
+_AMOUNT: dict[SourceKind, str] = {"blend": "weight", "blend_epochized": "repetitions"}
 _BLEND_KEYS = ("subset", "blend_weight_unit", "shuffle_over_epochs_multiplier")
 _HEADS = ("path", *_BLENDS, "join")
 
@@ -201,7 +191,7 @@ _ELSEWHERE = {
     "weight": "only what stands in a 'blend' has a weight",
     "repetitions": "only what stands in a 'blend_epochized' has repetitions",
 }
-_ELSEWHERE_IN_BLENDS: dict[BlendKind, dict[str, str]] = {
+_ELSEWHERE_IN_BLENDS: dict[SourceKind, dict[str, str]] = {
     "blend": {"repetitions": "a 'blend' is mixed by 'weight'; repetitions belong to 'blend_epochized'"},
     "blend_epochized": {"weight": "a 'blend_epochized' is mixed by 'repetitions'; a weight belongs to 'blend'"},
 }
@@ -210,7 +200,7 @@ _NOT_IN_A_JOIN = dict.fromkeys(
 )
 
 
-def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpec | None:
+def parse_v2_split(reader: MappingReader) -> SourceSpec | None:
     """Read a split of version 2; None if its kind is unclear or no dataset can be read."""
     heads = [key for key in _HEADS if key in reader]
     if len(heads) != 1:
@@ -226,10 +216,10 @@ def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpe
             together = parse_epochs_together(reader)
             if kind != "blend" and "blend_weight_unit" in reader:
                 reader.fault("blend_weight_unit", "only a 'blend' has weights; repetitions count samples")
-            blend = BlendSpec(
+            blend = SourceSpec(
                 place=reader.at(kind),
                 kind=kind,
-                entries=entries,
+                sources=entries,
                 unit=reader.text("blend_weight_unit") or "samples",
                 epochs_together=together,
                 subset=subset,
@@ -238,7 +228,7 @@ def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpe
     return _parse_source(reader, (), _ELSEWHERE)
 
 
-def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:
+def _v2_entries(reader: MappingReader, kind: SourceKind) -> Iterator[SourceSpec]:
     for entry in reader.entries(kind):
         amount, schedule = (
             parse_weight(entry, "weight") if kind == "blend" else (entry.positive("repetitions", 1.0), None)
@@ -253,12 +243,10 @@ def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:
             continue
         source = _parse_source(entry, (_AMOUNT[kind],), _ELSEWHERE_IN_BLENDS[kind])
         if source is not None:
-            yield BlendEntry(amount=amount, source=source, schedule=schedule)
+            yield replace(source, amount=amount, schedule=schedule)
 
 
-def _parse_source(
-    reader: MappingReader, more_keys: tuple[str, ...], why_not: dict[str, str]
-) -> ReferenceSpec | JoinSpec | None:
+def _parse_source(reader: MappingReader, more_keys: tuple[str, ...], why_not: dict[str, str]) -> SourceSpec | None:
     if "join" in reader:
         reader.expect_keys((*JOIN_KEYS, *more_keys), {**_NOT_IN_A_JOIN, **why_not})
         return parse_join(reader)
@@ -285,21 +273,22 @@ _JOIN_ONLY = {
 _MEMBER_KEYS = (*(key for key in REFERENCE_KEYS if key not in _JOIN_ONLY), "nonmatch")
 
 
-def parse_join(reader: MappingReader) -> JoinSpec | None:
+def parse_join(reader: MappingReader) -> SourceSpec | None:
     """Read a join; None if none of its datasets can be read. The caller checks for unknown keys."""
-    join = JoinSpec(
+    join = SourceSpec(
         place=reader.place,
-        members=tuple(_members(reader)),
+        kind="join",
+        sources=tuple(_members(reader)),
         joiner=_joiner(reader),
         split_part=reader.text("split_part"),
         subflavors=parse_subflavors(reader),
         epochs_together=parse_epochs_together(reader),
         subset=parse_subset(reader),
     )
-    return join if join.members else None
+    return join if join.sources else None
 
 
-def _members(reader: MappingReader) -> Iterator[ReferenceSpec]:
+def _members(reader: MappingReader) -> Iterator[SourceSpec]:
     for position, (name, entry) in enumerate(_named_entries(reader)):
         # megatron-energon accepts 1, the default of the multiplier, at a member as well.
         allowed = {"shuffle_over_epochs_multiplier"} if entry.mapping.get("shuffle_over_epochs_multiplier") == 1 else ()

@@ -16,7 +16,7 @@ from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
 from ...format.nv_meta import is_filter_name
 from ...storage.remote import redact_urls, secret_fault
-from .leaf_plan import ReferenceSpec
+from .leaf_plan import SourceSpec
 from .weight_schedule import MAX_STRETCHES, RAMP_STRETCHES, EntrySchedule
 
 _MAX_BITS = 1000  # larger integers may not convert to a float
@@ -136,7 +136,7 @@ REFERENCE_KEYS = (
 )
 
 
-def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
+def parse_reference(reader: MappingReader) -> SourceSpec | None:
     """Read a reference; None if it has no path. The caller checks for unknown keys."""
     path = _expanded(reader, "path", reader.text("path"))
     if path is None and reader.mapping.get("path") is None:
@@ -149,7 +149,7 @@ def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
         dataset_config=_file_in_nv_meta(reader, "dataset_config"),
         meta_folder=_expanded(reader, "meta_folder", reader.text("meta_folder")),
     )
-    reference = ReferenceSpec(
+    reference = SourceSpec(
         place=reader.place,
         ref=ref,
         split_part=split_part,

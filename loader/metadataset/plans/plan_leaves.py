@@ -21,7 +21,7 @@ from ...format.documents.providers import (
 )
 from ...format.documents.subset import SampleRange
 from ...storage import EPath, resolve_path
-from ..documents.leaf_plan import BlendKind, BlendSpec, JoinMember, JoinPlan, JoinSpec, LeafPlan, ReferenceSpec
+from ..documents.leaf_plan import JoinMember, JoinPlan, LeafPlan, SourceSpec
 from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
 from .plan_node import InheritedSettings, NodeKind, PlanNode, warn_of_repeated_leaves
@@ -234,6 +234,7 @@ def _node(kind: NodeKind, path: str, settings: InheritedSettings, **more: Any) -
     )
 
 
+_BLENDS = ("blend", "blend_epochized")
 _MAX_LEVELS = 30
 _MAX_NAMED = 20  # splits, in a message
 _MAX_PLACES = 100_000
@@ -253,7 +254,7 @@ class TreePlanner:
         self._training = training
         self._paths = DatasetPaths(check_urls=check_urls) if check_paths else None
         self._places_left = _MAX_PLACES
-        self._first_blend: dict[BlendKind, str] = {}
+        self._first_blend: dict[str, str] = {}
 
     def plan(self, outer: InheritedSettings) -> PlanNode:
         """Plan the split named by ``outer``.
@@ -311,12 +312,12 @@ class TreePlanner:
             return None
         # Plan what it contains.
         inner = replace(outer, files=(*outer.files, key))
-        child = self._blend(file, split, inner) if isinstance(split, BlendSpec) else self._source(file, split, inner)
+        child = (self._blend if split.kind in _BLENDS else self._source)(file, split, inner)
         if child is None:
             return None
         return _node("metadataset", file, outer, place=place, children=(child,))
 
-    def _blend(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> PlanNode | None:
+    def _blend(self, file: str, blend: SourceSpec, outer: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, blend.place)
         self._first_blend.setdefault(blend.kind, place)
         if isinstance(blend.subset, SampleRange):
@@ -325,14 +326,14 @@ class TreePlanner:
             shares = outer.shares(blend, training=self._training)
         except ConfigError as error:  # a schedule of weights
             self._documents.fault(file, blend.place, error.message)
-            shares = [replace(outer, weight=1.0, schedule=None)] * len(blend.entries)
-        nodes = [self._source(file, entry.source, share) for entry, share in zip(blend.entries, shares, strict=True)]
+            shares = [replace(outer, weight=1.0, schedule=None)] * len(blend.sources)
+        nodes = [self._source(file, entry, share) for entry, share in zip(blend.sources, shares, strict=True)]
         children = tuple(node for node in nodes if node is not None)
         if not children:
             return None
         return _node(blend.kind, file, outer, place=place, children=children, unit=blend.unit)
 
-    def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:
+    def _source(self, file: str, source: SourceSpec, outer: InheritedSettings) -> PlanNode | None:
         if self._places_left <= 0:
             self._documents.fault(self._documents.root, "", f"this expands to more than {_MAX_PLACES:,} datasets")
             return None
@@ -341,7 +342,7 @@ class TreePlanner:
             self._documents.fault(file, source.place, "the product of the repetitions of all levels overflows")
         try:
             inner = outer.within(source)
-            if isinstance(source, JoinSpec):
+            if source.kind == "join":
                 return self._join(file, source, inner)
             ref = _resolved(source.ref, file)
             if is_metadataset(ref.path):
@@ -351,7 +352,7 @@ class TreePlanner:
             self._documents.fault(file, source.place, f"{error.message}; {error.hint}" if error.hint else error.message)
             return None
 
-    def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
+    def _nested(self, file: str, source: SourceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
         given = asdict(source.ref) | {"filter": source.filter}
         for key in (*DOCUMENT_CHOICES, "filter"):
             if given[key] is not None:
@@ -365,30 +366,30 @@ class TreePlanner:
 
     # ----------------------------------------------------------------------------------------------------- leaves
 
-    def _dataset(self, file: str, source: ReferenceSpec, ref: DatasetRef, inner: InheritedSettings) -> PlanNode | None:
+    def _dataset(self, file: str, source: SourceSpec, ref: DatasetRef, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
         ref = self._with_known_folder(file, source, ref)
         self._check_path(file, source, ref)
         request = inner.request_for(ref, source, self._aux(file, source))
         return _node("dataset", ref.path, inner, place=place, leaf=inner.leaf(request, place=place))
 
-    def _with_known_folder(self, file: str, reference: ReferenceSpec, ref: DatasetRef) -> DatasetRef:
+    def _with_known_folder(self, file: str, reference: SourceSpec, ref: DatasetRef) -> DatasetRef:
         """Return a dataset without a meta folder if it cannot have one, which is a fault."""
         if not ref.has_other_folder or not is_record_file(ref.path):
             return ref
         self._documents.fault(file, f"{reference.place}.meta_folder", "a single file has none")
         return ref.moved(ref.path)
 
-    def _join(self, file: str, source: JoinSpec, inner: InheritedSettings) -> PlanNode | None:
+    def _join(self, file: str, source: SourceSpec, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
-        members = tuple(self._member(file, member, inner) for member in source.members)
+        members = tuple(self._member(file, member, inner) for member in source.sources)
         join = JoinPlan(file=file, place=source.place, members=members, joiner=source.joiner)
         leaf = inner.leaf(
             replace(inner.request, ref=inner.request.ref.moved(file), filter=None), place=place, join=join
         )
         return _node("join", file, inner, place=place, leaf=leaf)
 
-    def _member(self, file: str, reference: ReferenceSpec, inner: InheritedSettings) -> JoinMember:
+    def _member(self, file: str, reference: SourceSpec, inner: InheritedSettings) -> JoinMember:
         ref = self._with_known_folder(file, reference, _resolved(reference.ref, file))
         provider = provider_of(ref.path)
         if provider.format != "folder":
@@ -411,7 +412,7 @@ class TreePlanner:
             nonmatch=reference.nonmatch,
         )
 
-    def _aux(self, file: str, source: ReferenceSpec) -> dict[str, DatasetRef]:
+    def _aux(self, file: str, source: SourceSpec) -> dict[str, DatasetRef]:
         stores = {name: resolve_aux(store, os.path.dirname(file)) for name, store in source.aux.items()}
         for name, store in stores.items():
             found = self._paths.fault_of_aux(store) if self._paths else None
@@ -421,7 +422,7 @@ class TreePlanner:
 
     # ----------------------------------------------------------------------------------------------------- checks
 
-    def _check_path(self, file: str, source: ReferenceSpec, ref: DatasetRef) -> None:
+    def _check_path(self, file: str, source: SourceSpec, ref: DatasetRef) -> None:
         found = self._paths.fault_of_dataset(ref) if self._paths else None
         if found is not None:
             self._documents.fault(file, f"{source.place}.path", found)

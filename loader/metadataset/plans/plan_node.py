@@ -13,8 +13,8 @@ from typing import Literal
 from ...errors import ConfigError, escape_controls
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import LoadRequest, is_record_file
-from ...format.documents.subset import SubsetRange, do_overlap
-from ..documents.leaf_plan import BlendSpec, BlendStep, JoinPlan, JoinSpec, LeafPlan, ReferenceSpec
+from ...format.documents.subset import do_overlap
+from ..documents.leaf_plan import BlendStep, JoinPlan, LeafPlan, SourceSpec
 from ..documents.weight_schedule import EntrySchedule, combine_starts
 
 
@@ -39,7 +39,7 @@ class InheritedSettings:
     blends: tuple[BlendStep, ...] = ()
     schedule: EntrySchedule | None = None
 
-    def within(self, spec: ReferenceSpec | JoinSpec) -> InheritedSettings:
+    def within(self, spec: SourceSpec) -> InheritedSettings:
         outer = self.request
         if spec.epochs_together == 1 and not (spec.split_part or spec.subflavors or spec.subset):
             return self
@@ -48,23 +48,15 @@ class InheritedSettings:
             split_part=spec.split_part or outer.split_part,
             subflavors={**spec.subflavors, **outer.subflavors},
             epochs_together=combine_epochs_together(spec.epochs_together, outer.epochs_together),
-            subset=_ranges(spec) + outer.subset,
+            subset=outer.subset if spec.subset is None else (spec.subset, *outer.subset),
         )
         return replace(self, request=request)
 
-    def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[InheritedSettings]:
+    def shares(self, blend: SourceSpec, *, training: bool) -> Sequence[InheritedSettings]:
         """Return the settings for each entry of a blend; of weights that change, the first ones unless ``training``."""
-        # What the blend sets holds for each entry.
-        inner = replace(
-            self,
-            request=replace(
-                self.request,
-                epochs_together=combine_epochs_together(blend.epochs_together, self.request.epochs_together),
-                subset=_ranges(blend) + self.request.subset,
-            ),
-        )
+        inner = self.within(blend)  # what the blend sets holds for each entry
         # Validation ignores weights, and repetitions multiply.
-        amounts = [entry.amount for entry in blend.entries]
+        amounts = [entry.amount for entry in blend.sources]
         if not training and not any(amounts):  # all begin at 0
             return [inner] * len(amounts)
         if blend.kind == "blend_epochized":
@@ -73,7 +65,7 @@ class InheritedSettings:
         # Weights are shares of all samples; of weights that change, in each stretch of the run.
         steps = [
             BlendStep(entry=number, amount=entry.amount, unit=blend.unit, schedule=entry.schedule)
-            for number, entry in enumerate(blend.entries)
+            for number, entry in enumerate(blend.sources)
         ]
         schedules = scheduled_shares(blend, self.schedule, self.weight) if training else None
         if schedules is not None:
@@ -87,7 +79,7 @@ class InheritedSettings:
             for share, step in zip(normalised(amounts), steps, strict=True)
         ]
 
-    def request_for(self, ref: DatasetRef, reference: ReferenceSpec, aux: Mapping[str, DatasetRef]) -> LoadRequest:
+    def request_for(self, ref: DatasetRef, reference: SourceSpec, aux: Mapping[str, DatasetRef]) -> LoadRequest:
         """Return the request for a dataset, after :meth:`within` has added its settings.
 
         Args:
@@ -121,10 +113,6 @@ class InheritedSettings:
         )
 
 
-def _ranges(spec: ReferenceSpec | JoinSpec | BlendSpec) -> tuple[SubsetRange, ...]:
-    return () if spec.subset is None else (spec.subset,)
-
-
 def combine_epochs_together(one: int | None, other: int | None) -> int | None:
     """Combine ``shuffle_over_epochs_multiplier`` of two levels: None wins, then -1, otherwise they multiply.
 
@@ -136,14 +124,16 @@ def combine_epochs_together(one: int | None, other: int | None) -> int | None:
     return -1 if -1 in (one, other) else one * other
 
 
-def scheduled_shares(blend: BlendSpec, outer: EntrySchedule | None, weight: float | None) -> list[EntrySchedule] | None:
+def scheduled_shares(
+    blend: SourceSpec, outer: EntrySchedule | None, weight: float | None
+) -> list[EntrySchedule] | None:
     """Return the shares of all samples for each entry of a blend; None if no weight changes.
 
     Args:
         outer: The share of the blend in each stretch; None if it never changes.
         weight: The share of the blend if it never changes; None: all samples.
     """
-    known = [entry.schedule for entry in blend.entries if entry.schedule is not None]
+    known = [entry.schedule for entry in blend.sources if entry.schedule is not None]
     known += [] if outer is None else [outer]
     if not known:
         return None
@@ -151,7 +141,7 @@ def scheduled_shares(blend: BlendSpec, outer: EntrySchedule | None, weight: floa
     outer_shares = (1.0 if weight is None else weight,) * len(starts) if outer is None else outer.on(starts)
     columns = [
         (entry.amount,) * len(starts) if entry.schedule is None else entry.schedule.on(starts)
-        for entry in blend.entries
+        for entry in blend.sources
     ]
     rows = []
     for start, share, weights in zip(starts, outer_shares, zip(*columns, strict=True), strict=True):

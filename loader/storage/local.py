@@ -73,6 +73,23 @@ def _open_new(path: str) -> int:
         return os.open(path, _NEW_FILE, 0o666)
 
 
+def pread_all(fd: int, offset: int, size_bytes: int) -> bytes:
+    """Read bytes of a file, fewer only at its end: Linux reads at most 2 GiB a call, and network file systems less."""
+    pieces = [os.pread(fd, size_bytes, offset)]
+    done = len(pieces[0])
+    while pieces[-1] and done < size_bytes:
+        pieces.append(os.pread(fd, size_bytes - done, offset + done))
+        done += len(pieces[-1])
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    """Write all bytes at the position of a file, by as many calls as the system needs."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
 class _LocalFile(ReadableFile):
     __slots__ = ("_fd", "_mtime_ns", "_path", "size_bytes")
 
@@ -95,25 +112,16 @@ class _LocalFile(ReadableFile):
         try:
             data = os.pread(self._fd, size_bytes, offset)
             if len(data) < size_bytes and offset + len(data) < self.size_bytes:
-                data += self._read(offset + len(data), size_bytes - len(data))
+                data += pread_all(self._fd, offset + len(data), size_bytes - len(data))
         except OSError as error:
             return self._read_again(offset, size_bytes, error)
         return data
-
-    def _read(self, offset: int, size_bytes: int) -> bytes:
-        # Linux reads at most 2 GiB a call, and network file systems may read less.
-        pieces = [os.pread(self._fd, size_bytes, offset)]
-        done = len(pieces[0])
-        while pieces[-1] and done < size_bytes:
-            pieces.append(os.pread(self._fd, size_bytes - done, offset + done))
-            done += len(pieces[-1])
-        return b"".join(pieces)
 
     def _read_again(self, offset: int, size_bytes: int, error: OSError) -> bytes:
         def attempt(last: OSError) -> bytes:
             if last.errno == errno.ESTALE:
                 self._open_again(last)
-            return self._read(offset, size_bytes)
+            return pread_all(self._fd, offset, size_bytes)
 
         action = f"read bytes {offset}–{offset + size_bytes} of this file"
         return retry(attempt, error, action=action, path=self._path)
@@ -306,9 +314,7 @@ class LocalStorage(Storage):
         try:
             fd = _open_new(path)
             try:
-                done = os.write(fd, data)
-                while done < len(data):
-                    done += os.write(fd, data[done:])
+                write_all(fd, data)
             finally:
                 os.close(fd)
         except OSError as error:

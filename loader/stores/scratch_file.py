@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from ..storage.local import pread_all
 from ..storage.protocol import raise_storage_error
 
 _SEGMENTS = 64  # at the largest size: without holes, space is freed only a whole segment at a time
@@ -61,14 +62,10 @@ class Extent:
             rest = rest[os.pwrite(self.segment.fd, rest, self.offset + len(data) - len(rest)) :]
 
     def read(self) -> bytes:
-        pieces: list[bytes] = []
-        done = 0
-        while done < self.size_bytes:
-            pieces.append(os.pread(self.segment.fd, self.size_bytes - done, self.offset + done))
-            done += len(pieces[-1])
-            if not pieces[-1]:
-                raise OSError(f"a cache file ends {self.size_bytes - done} bytes early")
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = pread_all(self.segment.fd, self.offset, self.size_bytes)
+        if len(data) < self.size_bytes:
+            raise OSError(f"a cache file ends {self.size_bytes - len(data)} bytes early")
+        return data
 
 
 class ScratchFile:

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from ...dataset.opening import folder_at
 from ...errors import ConfigError, Fault, FormatError, StorageError
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.providers import LoadRequest, is_metadataset
+from ...format.documents.providers import LoadRequest
 from ...storage import resolve_path
 from ..documents.leaf_plan import JoinMember, JoinPlan
 from ..documents.parse import DocumentStore
-from ..plans.plan_leaves import plan_tree
+from ..plans.plan_leaves import check_is_metadataset, plan_tree
 from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_join
 from .peer_index import write_peer_rows
 from .prepare_join import JoinReport, prepare_join
@@ -83,9 +83,7 @@ prepare_recipe = prepare_metadataset
 
 def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
     """Return the joins of a metadataset and of the metadatasets in it; equal joins of a file come once."""
-    if not is_metadataset(path):
-        found = "this is no metadataset; expected a file that ends in .yaml or .yml"
-        raise ConfigError(found, file=os.fspath(path), hint="pass the path of a metadataset")
+    check_is_metadataset(path)
     root = resolve_path(path)
     faults: dict[Fault, None] = {}
     joins: dict[tuple[object, ...], JoinPlan] = {}

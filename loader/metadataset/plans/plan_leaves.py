@@ -65,11 +65,16 @@ def traverse_metadataset(
     """
     for name in kwargs:
         raise TypeError(f"traverse_metadataset() has no argument {name!r}{did_you_mean(name, ['path', 'split_part'])}")
+    check_is_metadataset(path)
+    root = plan_tree(path, split_part=split_part, training=False, check_paths=False)
+    return [_traversed(source) for leaf in root.leaves() for source in leaf.datasets]
+
+
+def check_is_metadataset(path: str | os.PathLike[str]) -> None:
+    """Raise a ``ConfigError`` for a path that names no metadataset."""
     if not is_metadataset(path):
         found = "this is no metadataset; expected a file that ends in .yaml or .yml"
         raise ConfigError(found, file=os.fspath(path), hint="pass the path of a metadataset")
-    root = plan_tree(path, split_part=split_part, training=False, check_paths=False)
-    return [_traversed(source) for leaf in root.leaves() for source in leaf.datasets]
 
 
 def _traversed(source: LeafPlan | JoinMember) -> TraversedDatasetReference:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ...escaped_log import get_logger
 from ..file_lock import RangeLocks
+from ..local import pread_all
 from ..protocol import FAULTS_OF_PROCESS
 from .private_folder import PARTIAL, NewFile, PrivateFolder
 
@@ -277,23 +278,15 @@ def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) ->
         raise BrokenBlock("its header is damaged")
     first = start - start % _PIECE_BYTES
     end = min(size_bytes, stop + -stop % _PIECE_BYTES)
-    data = _read(fd, first, end)
+    data = pread_all(fd, HEADER_BYTES + first, end - first)
+    if len(data) < end - first:
+        raise BrokenBlock("it is cut")
     view = memoryview(data)
     for at in range(first, end, _PIECE_BYTES):
         expected = _CHECKSUM.unpack_from(table, _CHECKSUM.size * (at // _PIECE_BYTES))[0]
         if zlib.crc32(view[at - first : at - first + _PIECE_BYTES]) != expected:
             raise BrokenBlock(f"its bytes {at}–{min(at + _PIECE_BYTES, size_bytes)} are damaged")
     return data[start - first : stop - first], status.st_mtime_ns
-
-
-def _read(fd: int, start: int, stop: int) -> bytes:
-    data = os.pread(fd, stop - start, HEADER_BYTES + start)
-    while len(data) < stop - start:  # an interrupted read of a large range
-        more = os.pread(fd, stop - start - len(data), HEADER_BYTES + start + len(data))
-        if not more:
-            raise BrokenBlock("it is cut")
-        data += more
-    return data
 
 
 _UNSEEN_BYTES = 64 << 20  # that a process adds before it counts again what others added

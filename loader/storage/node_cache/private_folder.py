@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from ...errors import ConfigError
+from ..local import write_all
 from .settings import CACHE_NETWORK_VARIABLE
 
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache: see https://bford.info/cachedir/\n"
@@ -229,9 +230,7 @@ class NewFile:
             OSError: The disk is full.
         """
         for piece in pieces:
-            rest = memoryview(piece)
-            while rest:
-                rest = rest[os.write(self.fd, rest) :]
+            write_all(self.fd, piece)
 
     def publish(self) -> None:
         """Link the file to its name; one that exists stays, since names say what files hold.

@@ -60,7 +60,6 @@ class Documents:
         return self._named("split_part", split_part, ALL_PARTS) if split_part != ALL_PARTS else split_part
 
     def _named(self, key: str, requested: str, default: str) -> str:
-        """Return the value of a key of ``dataset.yaml``, or the requested one, with a warning if that has no effect."""
         document = self._config_document
         named = self.config and self.config.extra.get(key) if document and key.encode() in document else None
         if named and requested not in (default, named):

@@ -33,13 +33,7 @@ class LeafCounter:
         self._filter = cache(filter_of_part)
 
     def count(self, leaf: LeafPlan) -> int:
-        """Return the number of samples in a leaf's filter and subset, without excluded ones.
-
-        Raises:
-            ConfigError: The leaf has no samples, its split part or filter does not exist, or its join is not prepared.
-            FormatError: A file of samples or a filter is damaged, or an index is missing or belongs to another file.
-            StorageError: The dataset is missing, or not prepared.
-        """
+        """Return the number of samples in a leaf's filter and subset, without excluded ones."""
         # A join and a file exclude no samples.
         if leaf.join is not None or is_record_file(leaf.path):
             whole = len(open_join(leaf.join)) if leaf.join is not None else self._records(leaf.path, leaf.filter)

@@ -189,7 +189,6 @@ def glob(url: str, pattern: str) -> list[str]:
 
 
 def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Return True if the names of a path match the names of a pattern; ``**`` matches any number of folders."""
     if not pattern:
         return not path
     if pattern[0] == "**" and _matches(path, pattern[1:]):

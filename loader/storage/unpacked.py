@@ -63,11 +63,7 @@ class UnpackedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes.
-
-        Raises:
-            FormatError: The contents are too large; see :func:`check_ratio`.
-        """
+        """Read some bytes."""
         data = self._unpacking.read(len(buffer))
         buffer[: len(data)] = data
         self._size_bytes += len(data)

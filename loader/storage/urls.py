@@ -121,7 +121,6 @@ def short_path(path: str, folder: str) -> str:
 
 
 def _folder_of_version(url: str, rest: str) -> str:
-    """Return the folder of ``dss://name@version/path``, below the folder that an environment variable names."""
     dataset, _, inner = rest.partition("/")
     name, _, version = dataset.rpartition("@")
     if not (name and version) or any(part == ".." for part in (name, version, *inner.split("/"))):

@@ -182,7 +182,6 @@ class Condition:
     # ---------------------------------------------------------------------------------------------- evaluation
 
     def _truth(self, node: ast.expr, source: ValuesOf) -> _Truth:
-        """Return whether a condition is true, and whether that is known."""
         # Conditions of conditions: "false and unknown" is known, and so is "true or unknown".
         match node:
             case ast.BoolOp(op=op, values=values):

@@ -255,7 +255,6 @@ def _parse_source(reader: MappingReader, more_keys: tuple[str, ...], why_not: di
 
 
 def _fault_of_heads(reader: MappingReader, found: list[str], expected: tuple[str, ...], *more_keys: str) -> None:
-    """Add a fault for an entry with none, or several, of the keys that define its kind."""
     known = {*REFERENCE_KEYS, *JOIN_KEYS, *expected, *more_keys}
     reader.expect_keys(sorted(known))
     names = ", ".join(map(repr, expected[:-1])) + f" or {expected[-1]!r}"

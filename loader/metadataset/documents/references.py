@@ -59,7 +59,6 @@ class MappingReader:
                 self.fault(key, found)
 
     def text(self, key: str) -> str | None:
-        """Return a non-empty string; None if it is missing or null."""
         value = self.mapping.get(key)
         if value is None or (isinstance(value, str) and value and "\0" not in value):
             return value
@@ -110,7 +109,6 @@ class MappingReader:
 
 
 def _has_exponent(value: object) -> bool:
-    """Return True for a number such as 1e-3, which YAML parses as a string."""
     try:
         return isinstance(value, str) and "e" in value.lower() and isfinite(float(value))
     except ValueError:

@@ -78,15 +78,9 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
     The samples of the primary's split part, in its order and without excluded ones, are matched with the split parts of
     the other datasets by key, without the shard. Existing rows are written again.
 
-    Args:
-        plan: The join.
-        progress: Called with the number of keys matched so far, and their total number.
-
     Raises:
         ConfigError: A dataset with ``nonmatch: error`` lacks keys, or has a key of the primary twice. Nothing is
             written.
-        StorageError: A dataset is missing or not prepared, or the rows cannot be written.
-        FormatError: The index of a dataset is damaged.
     """
     folders = [folder_at(member.ref) for member in plan.members]
     identities = tuple(identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True))
@@ -111,19 +105,12 @@ def find_rows(plan: JoinPlan) -> IntArray:
 
     Returns:
         Shape (rows, members): the numbers of samples in the members' indexes; -1 if a member has none.
-
-    Raises:
-        ConfigError: A dataset with ``nonmatch: error`` lacks keys, or has a key of the primary twice.
-        StorageError: A dataset is missing or not prepared.
-        FormatError: The index of a dataset is damaged.
     """
     join = _Join(plan, [folder_at(member.ref) for member in plan.members])
     return np.concatenate([np.empty((0, len(plan.members)), np.int64), *join.batches()])
 
 
 class _Join:
-    """Builder of rows that counts missing keys."""
-
     def __init__(self, plan: JoinPlan, folders: list[Dataset]) -> None:
         self._plan = plan
         self._folders = folders
@@ -224,7 +211,6 @@ class _Join:
 def _samples_of(
     keys: SampleKeys, runs: list[range], excluded: IntArray, kept: FilterRows | None
 ) -> tuple[IntArray, Keys]:
-    """Return the samples of some runs and their keys, without samples that are excluded or dropped by the filter."""
     samples = numbers_in(runs)
     included = ~np.isin(samples, excluded)
     if kept is not None:

@@ -103,7 +103,6 @@ class PlannedSplits:
     faults: tuple[Fault, ...]
 
     def checked(self) -> PlannedSplits:
-        """Return the splits, if the documents have no faults."""
         if self.faults:
             raise ConfigError(file=self.file, faults=self.faults)
         return self
@@ -177,10 +176,6 @@ def plan_splits(ref: DatasetRef | str | os.PathLike[str], *, split_parts: Sequen
     Args:
         ref: The metadataset; see :func:`plan_leaves`.
         split_parts: The splits to plan; None plans all.
-
-    Raises:
-        ConfigError: The metadataset does not have one of the splits.
-        StorageError: The metadataset cannot be read.
     """
     ref = DatasetRef.of(ref)
     file = resolve_path(ref.path)

@@ -52,11 +52,6 @@ def local_copy(settings: CacheSettings | None, key: str, download: Callable[[], 
     Args:
         settings: The cache; None if it is off.
         download: Yields its bytes.
-
-    Raises:
-        ConfigError: The folder belongs to another user, or is on another machine.
-        StorageError: There is no room for temporary files.
-        Exception: As by ``download``.
     """
     cache = None if settings is None else _cache(settings)
     if cache is not None:
@@ -117,8 +112,7 @@ def _forget_in_child() -> None:
     _temporary.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 COPY_NAME = r"[0-9a-f]{40}(-[0-9a-f]{12}\.partial)?"
@@ -150,10 +144,6 @@ class FileCopies:
 
         Args:
             download: Yields its bytes.
-
-        Raises:
-            OSError: The disk refuses it.
-            Exception: As by ``download``.
         """
         name = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:40]
         if self._space is None and name not in self._kept:

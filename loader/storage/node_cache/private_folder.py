@@ -76,12 +76,7 @@ class PrivateFolder:
 
 
 def open_own_folder(folder: str, name: str, *, hint: str, on_network: bool) -> int:
-    """Open a folder of this user alone; create it, and the folders above it, if they are missing.
-
-    Raises:
-        ConfigError: It belongs to another user, is a link, or is on another machine.
-        OSError: It cannot be created or opened.
-    """
+    """Open a folder of this user alone; create it, and the folders above it, if they are missing."""
     path = os.path.join(folder, name)
     os.makedirs(folder, exist_ok=True)
     with suppress(FileExistsError):

@@ -164,10 +164,6 @@ class ObjectRequests:
             action: What it is for, for messages; by default it is to read the range.
             connection: What :meth:`connection` returned a moment ago.
             is_wanted: As in :meth:`.Retries.run`.
-
-        Raises:
-            FormatError: The object has another size or version.
-            StorageError: The request failed for good, or the server alternates between two versions.
         """
         key = self._key(name)
 
@@ -195,7 +191,6 @@ class ObjectRequests:
         return self._send(lambda client: client.head(key), action="read the status of", name=name)
 
     def objects(self, folder: str = "") -> Iterator[ClientObject]:
-        """Yield every object below a folder, sorted, with its name as its key."""
         found = {each.key: each for page in self.pages(folder) for each in page}
         # Some services sort by folders: a/b before a.tar.
         return (found[key]._replace(key=key[len(self._prefix) :]) for key in sorted(found))

@@ -58,9 +58,6 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             name: value for name, value in given.items() if name not in _OF_NODE and value != getattr(defaults, name)
         }
 
-    def replace(self, **changes: Any) -> StorageOptions:
-        return msgspec.structs.replace(self, **changes)
-
 
 class DownloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of the files that data names by URL.

@@ -41,11 +41,7 @@ class _Parts:
 
 
 class RemoteFile(ReadableFile):
-    """An object; each read is a request, which checks its size and version.
-
-    Args:
-        is_cached: Read through the cache of this node, if it is on.
-    """
+    """An object; each read is a request, which checks its size and version."""
 
     __slots__ = ("_info", "_is_cached", "_is_sparse", "_storage", "size_bytes")
 
@@ -83,14 +79,7 @@ _logged: set[str] = set()  # names whose warning was logged; global, like the lo
 
 
 class RemoteStorage:
-    """Objects below a URL, as files; a pickled storage holds the URL and its options, without credentials.
-
-    Args:
-        url: The URL.
-
-    Raises:
-        ConfigError: The URL or its options are wrong.
-    """
+    """Objects below a URL, as files; a pickled storage holds the URL and its options, without credentials."""
 
     checks_versions = True
     unreadable_names: Sequence[str] = ()

@@ -222,7 +222,6 @@ class Retries:
                 self.sleep(delay_s)
 
     def _delay_s(self, failure: RequestFailure, tries: int, spent_s: float) -> float | None:
-        """Return the seconds to wait before the next try; None if the request is given up."""
         is_new = failure.kind in NO_ANSWER and self.has_answered is not None and not self.has_answered()
         if (failure.remedy is Remedy.RETRY_FEW or (is_new and _is_command)) and tries >= _FEW_TRIES:
             return None

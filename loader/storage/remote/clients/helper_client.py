@@ -131,7 +131,7 @@ class _Helper:
         return not self._has_ended and self.owner == os.getpid()
 
 
-# Options of this library are sent with each request.
+# Variables that requests depend on: a helper is replaced if they change. Our own options are sent with each request.
 _PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "MSC_", "HOME", "XDG_CONFIG")
 _lock = ForkLock()
 _helper: _Helper | None = None
@@ -139,7 +139,6 @@ _of_parents: list[_Helper] = []
 
 
 def _variables_of(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the variables that the requests of a helper depend on: it is replaced if they change."""
     return [(name, value) for name, value in environment.items() if name.startswith(_PREFIXES)]
 
 

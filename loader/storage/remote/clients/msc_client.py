@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
+
 from ....errors import ConfigError
 from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl, redact_urls
@@ -58,7 +60,8 @@ class _BucketClient:
         self._base = settings["_base_path"].strip("/")
         self._endpoint_url = settings["_endpoint_url"] or None
         self._credentials = credentials
-        self._options = options.replace(
+        self._options = msgspec.structs.replace(
+            options,
             profile=options.profile or (settings["_profile_name"] if credentials is None else None),
             region=options.region or settings["_region_name"] or None,
             anonymous=options.anonymous or settings["_signature_version"] == "UNSIGNED",

@@ -186,7 +186,6 @@ class ObstoreClient:
         return self._received(key, 0, None, None)
 
     def _received(self, key: str, start: int, stop: int | None, options: Any) -> Received:
-        """Get bytes of an object, up to its end if it is shorter than ``stop``, and check their range and length."""
         try:
             result = self._get(self._store, key, options=options)
             data = result.bytes().to_bytes()  # a copy, so that no larger buffer stays

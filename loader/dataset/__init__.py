@@ -1,8 +1,7 @@
 """Datasets on disk: samples by number, each with named parts. Read, choose and exclude them, without torch.
 
 ==================  =================================================================================
-``dataset.py``      a dataset: its samples by number, and the bytes of their parts
-``documents.py``    its split file and ``dataset.yaml``
+``dataset.py``      a dataset: its samples by number, the bytes of their parts, and its documents
 ``split_parts.py``  the samples of split parts and filters, and the excluded ones
 ``tar.py``          a folder of tar shards
 ``records.py``      a folder of JSONL or Parquet files; a single JSONL, token or Parquet file

@@ -1,17 +1,165 @@
-"""A dataset on disk: samples by number, each with named parts."""
+"""A dataset on disk: samples by number, each with named parts, and its split file and ``dataset.yaml``."""
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from ..cached_property import cached_property
+from ..errors import ConfigError
+from ..format.columns.column import column_names
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_config import DatasetConfig, parse_dataset_config
+from ..format.documents.dataset_files import current_split_file, read_split_config
+from ..format.documents.next_command import split_hint
+from ..format.documents.providers import ALL_PARTS, SHARD_SUFFIXES
+from ..format.documents.split_config import SplitConfig, split_sample_name
 from ..format.index.layout import SampleIndex, ShardEntry
 from ..format.index.locations import SampleLocations
-from ..storage import FileInfo, LocalStorage, ReadableFile
-from .documents import Documents
+from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ..format.records.folder_index import RecordIndex
+from ..storage import FileInfo, LocalStorage, ReadableFile, Storage, read_document
 from .open_files import OpenFiles
+
+
+class Documents:
+    """The documents of a prepared folder, each read at its first use.
+
+    Args:
+        index: Returns the index of all samples; called only for documents that name samples or parts.
+    """
+
+    def __init__(
+        self, ref: DatasetRef, storage: Storage, shards: Iterable[str], index: Callable[[], SampleIndex]
+    ) -> None:
+        self.ref = ref
+        self.storage = storage
+        self._path = storage.path("")
+        self._shards = shards
+        self._index = index
+
+    @property
+    def folder(self) -> str:
+        """Path of ``.nv-meta``, or of the folder that is used instead."""
+        return self.storage.path(FOLDER)
+
+    @property
+    def split_path(self) -> str:
+        """Path of the split file, also of a missing one, for messages."""
+        return self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}")
+
+    @cached_property
+    def _split_name(self) -> str:
+        return self._named("split_config", self.ref.split_file, SPLIT_YAML)
+
+    def loaded_part(self, split_part: str) -> str:
+        """Return the split part to load where one is requested: another one if ``dataset.yaml`` names it."""
+        return self._named("split_part", split_part, ALL_PARTS) if split_part != ALL_PARTS else split_part
+
+    def _named(self, key: str, requested: str, default: str) -> str:
+        document = self._config_document
+        named = self.config and self.config.extra.get(key) if document and key.encode() in document else None
+        if named and requested not in (default, named):
+            file = self.storage.path(f"{FOLDER}/{self.ref.dataset_file}")
+            text = f"{key}={requested!r} has no effect: {file} names {named!r}"
+            warnings.warn(text, stacklevel=1)  # of this line, so that it is shown once
+        return str(named or requested)
+
+    @property
+    def split(self) -> SplitConfig | None:
+        """The split, whose excluded samples all have their shards; None if the dataset has no split file."""
+        if isinstance(self._split_or_error, ConfigError):
+            raise self._split_or_error.with_traceback(None)
+        return self._split_or_error
+
+    @cached_property
+    def _split_or_error(self) -> SplitConfig | ConfigError | None:
+        """The split, or why it is refused: to find that out again takes seconds if the file has millions of lines."""
+        try:
+            config = read_split_config(self.storage, self._split_name)
+        except ConfigError as error:
+            return error
+        if config is None and self._split_name != SPLIT_YAML:
+            return self._missing(self._split_name)
+        return config and self._with_shards_of_excluded(config)
+
+    def _with_shards_of_excluded(self, config: SplitConfig) -> SplitConfig:
+        """Replace bare keys of excluded samples by ``<shard>/<key>``; the index is read only if there are some."""
+        shards = frozenset((*self._shards, *(name for part in config.split_parts.values() for name in part)))
+        names: list[str] = []
+        for name in config.exclude:
+            shard, key = split_sample_name(name, shards)
+            is_bare = key is None and shard not in shards and not name.endswith(SHARD_SUFFIXES)
+            found = self._index().find(name) if is_bare else []
+            names += [self._index().full_key(sample) for sample in found] or [name]
+        return (
+            config
+            if len(names) == len(config.exclude) and tuple(names) == config.exclude
+            else replace(config, exclude=tuple(names))
+        )
+
+    @property
+    def split_file(self) -> str | None:
+        """Name in ``.nv-meta`` of the split file that is used; None if the dataset has no split file."""
+        return current_split_file(self.storage, self._split_name)
+
+    @cached_property
+    def excluded_shards(self) -> frozenset[str]:
+        return self.split.excluded_shards() if self.split and self.split.exclude else frozenset()
+
+    @cached_property
+    def excluded_keys(self) -> dict[str, frozenset[str]]:
+        """Shard name → the keys of the samples that the split excludes in it."""
+        return self.split.excluded_samples() if self.split and self.split.exclude else {}
+
+    @cached_property
+    def config(self) -> DatasetConfig | None:
+        """The content of ``dataset.yaml``; None if it is missing, and samples are crude."""
+        document = self._config_document
+        if document is None:
+            if self.ref.dataset_file != DATASET_YAML:
+                raise self._missing(self.ref.dataset_file)
+            return None
+        path = self.storage.path(f"{FOLDER}/{self.ref.dataset_file}")
+        config = parse_dataset_config(document.decode("utf-8", "replace"), file=path)
+        if config.field_map is None or not config.field_map.needs_parts:
+            return config
+        index = self._index()
+        are_records = isinstance(index, RecordIndex)
+        return replace(
+            config, field_map=config.field_map.resolved(index.part_names, file=path, are_records=are_records)
+        )
+
+    @cached_property
+    def _config_document(self) -> bytes | None:
+        file = f"{FOLDER}/{self.ref.dataset_file}"
+        return read_document(self.storage, file, is_short=True) if self.storage.exists(file) else None
+
+    def _missing(self, name: str) -> ConfigError:
+        return ConfigError("there is no such file", file=self.storage.path(f"{FOLDER}/{name}"), hint="check its name")
+
+    def required_split(self) -> SplitConfig:
+        if self.split is None:
+            raise ConfigError("this dataset has no split file", at=self._path, hint=split_hint(self._path))
+        return self.split
+
+    def column_names(self) -> list[str]:
+        return column_names(self.storage)
+
+
+class NoDocuments(Documents):
+    """The documents of a dataset without ``.nv-meta``, such as a single file: it has neither."""
+
+    split = split_file = config = None
+
+    def loaded_part(self, split_part: str) -> str:
+        return split_part
+
+    def column_names(self) -> list[str]:
+        return []
 
 
 class PartPlace(NamedTuple):

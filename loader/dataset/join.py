@@ -19,8 +19,6 @@ class JoinedDataset:
         members: The datasets; the first has a sample in each row.
         names: Names of the members; None to number them.
         rows: Numbers of the samples in their members' indexes, shape (rows, members); -1 for a missing sample.
-        file: The metadataset that holds the join.
-        place: The join's place in it.
     """
 
     def __init__(
@@ -32,21 +30,15 @@ class JoinedDataset:
         self.file, self.place = file, place
 
     def __len__(self) -> int:
-        """Return the number of rows."""
         return len(self.rows)
 
     @property
     def part_names(self) -> list[str]:
-        """Names of the parts that rows may have."""
         pairs = zip(self.names, self.members, strict=True)
         return [f"{name}/{part}" for name, member in pairs for part in member.index.part_names]
 
     def numbers(self, rows: IntArray) -> IntArray:
-        """Return the sample numbers of some rows in their members' indexes, shape (rows, members); -1 for none.
-
-        Raises:
-            FormatError: A member has no such sample.
-        """
+        """Return the sample numbers of some rows in their members' indexes, shape (rows, members); -1 for none."""
         numbers = np.asarray(self.rows[rows])
         if (numbers[:, 0] < 0).any() or (numbers >= [len(member) for member in self.members]).any():
             raise FormatError(
@@ -61,13 +53,11 @@ class JoinedDataset:
         return np.flatnonzero(np.isin(self.rows[:, 0], numbers))
 
     def members_of(self, sample: int) -> list[Member]:
-        """Return the members that have a sample in a row."""
         numbers = self.numbers(np.array([sample]))[0].tolist()
         rows = zip(self.names, self.members, numbers, strict=True)
         return [Member(f"{name}/", member, number) for name, member, number in rows if number >= 0]
 
     def parts(self, sample: int) -> list[PartPlace]:
-        """Return the parts of a row, as :meth:`.Dataset.parts`."""
         return [
             part._replace(name=f"{prefix}{part.name}")
             for prefix, member, number in self.members_of(sample)
@@ -75,7 +65,6 @@ class JoinedDataset:
         ]
 
     def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
-        """Read the bytes ``[start, stop)`` of a part, as :meth:`.Dataset.read`."""
         for prefix, member, number in self.members_of(sample):
             if part.startswith(prefix):
                 return member.read(number, part.removeprefix(prefix), start, stop)
@@ -84,7 +73,6 @@ class JoinedDataset:
     def read_parts(
         self, sample: int, names: Collection[str] | None = None, *, max_json_bytes: int | None = None
     ) -> dict[str, Any]:
-        """Read the parts of a row, as :meth:`.Dataset.read_parts`."""
         parts: dict[str, Any] = {}
         for prefix, member, number in self.members_of(sample):
             own = names and [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
@@ -93,7 +81,6 @@ class JoinedDataset:
         return parts
 
     def full_key(self, sample: int) -> str:
-        """Return ``shard/key`` of the first sample of a row."""
         return self.members[0].full_key(int(self.rows[sample][0]))
 
     def find(self, key: str) -> list[int]:
@@ -102,11 +89,9 @@ class JoinedDataset:
         return rows
 
     def place_of(self, sample: int) -> str:
-        """Describe the location of a row's samples, without reading them."""
         return " with ".join(member.place_of(number) for _, member, number in self.members_of(sample))
 
     def close(self) -> None:
-        """Close the shards of all members."""
         for member in self.members:
             member.close()
 

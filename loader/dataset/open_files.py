@@ -56,16 +56,13 @@ class OpenFiles:
         return self._files.setdefault(key, file)
 
     def drop_first(self) -> None:
-        """Drop the file that was opened first."""
         with suppress(KeyError, RuntimeError, StopIteration):  # another thread has changed the files
             self._files.pop(next(iter(self._files)))
 
     def drop(self, key: Hashable) -> None:
-        """Drop the file of a key, if it is open."""
         self._files.pop(key, None)
 
     def close(self) -> None:
-        """Drop all files."""
         self._files.clear()
 
 

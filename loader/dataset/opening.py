@@ -18,8 +18,7 @@ from ..format.nv_meta import FOLDER, INDEX_FOLDER
 from ..format.records.folder_index import open_record_index
 from ..format.unfinished import check_finished
 from ..storage import LocalStorage, Storage, missing_folder
-from .dataset import Dataset
-from .documents import Documents
+from .dataset import Dataset, Documents
 from .records import RecordDataset, SingleFile
 from .tar import TarDataset, open_tar_index, tar_index
 
@@ -55,8 +54,8 @@ def folder_at(
 
     Args:
         ref: The folder; a path uses the documents of the default names.
-        reads_samples: The index is read sample by sample: its columns are mapped at their first use, and those of a
-            remote dataset are fetched at once.
+        reads_samples: The index is read sample by sample: its columns are mapped at their first use, and all columns
+            of a remote dataset are fetched at the same time.
         rechecks: As in :class:`.Dataset`.
 
     Raises:
@@ -77,13 +76,7 @@ def folder_at(
 
 
 def tars_at(ref: DatasetRef | str | os.PathLike[str]) -> TarDataset:
-    """Open a prepared folder of tar shards, with its index.
-
-    Raises:
-        StorageError: The folder is missing, or not prepared.
-        ConfigError: ``.info.json`` is invalid, or the shards are not tar files.
-        FormatError: The index is damaged.
-    """
+    """Open a prepared folder of tar shards, with its index."""
     dataset = folder_at(ref)
     tar_index(dataset)  # raises for other formats
     return cast("TarDataset", dataset)
@@ -105,7 +98,6 @@ def _prefetch(storage: Storage, ref: DatasetRef, *, with_index: bool) -> None:
 
 
 def _not_prepared(storage: Storage, ref: DatasetRef) -> StorageError:
-    """Return the error for a folder without ``.info.json``, which names the command that helps."""
     if not storage.exists(""):
         return missing_folder(storage)
     check_finished(storage)

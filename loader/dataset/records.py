@@ -16,8 +16,7 @@ from ..format.index.locations import SampleLocations
 from ..format.records.folder_index import RecordIndex, layout_of
 from ..format.records.record_file import RecordFile, open_record_path, read_record
 from ..storage import ReadableFile
-from .dataset import Dataset, DatasetTraits, PartPlace
-from .documents import Documents, NoDocuments
+from .dataset import Dataset, DatasetTraits, Documents, NoDocuments, PartPlace
 
 _KEPT_BYTES = 1 << 20  # of the sample that was read last: readers ask for its parts one after another
 
@@ -42,7 +41,6 @@ class RecordDataset(Dataset):
 
     @cached_property
     def index(self) -> RecordIndex:
-        """The index of all samples."""
         return self._open_index()
 
     def parts(self, sample: int) -> list[PartPlace]:
@@ -85,13 +83,6 @@ class SingleFile(RecordDataset):
 
     Args:
         ref: The file; of a JSONL or token file, the ``.idx`` next to it is read.
-
-    Attributes:
-        file: Name of the file in its folder.
-
-    Raises:
-        FormatError: It is damaged, or its index is missing or damaged.
-        StorageError: It cannot be read.
     """
 
     def __init__(self, ref: DatasetRef) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import numbers_in
 from ..errors import ConfigError
 from ..format.documents.messages import nearest_hint
 from ..format.documents.next_command import split_hint
@@ -18,15 +19,7 @@ from .records import SingleFile
 
 
 def is_excluded(dataset: Dataset, sample: int) -> bool:
-    """Return True if the split excludes a sample.
-
-    Args:
-        dataset: The dataset.
-        sample: Number of the sample in the index.
-
-    Raises:
-        ConfigError: The split file is invalid.
-    """
+    """Return True if the split excludes a sample."""
     shard = dataset.index.shard_of(sample).name
     if shard in dataset.documents.excluded_shards:
         return True
@@ -35,22 +28,19 @@ def is_excluded(dataset: Dataset, sample: int) -> bool:
 
 
 def excluded_samples(dataset: Dataset) -> npt.NDArray[np.int64]:
-    """Return the numbers of all samples that the split excludes, ascending.
-
-    Raises:
-        ConfigError: The split file is invalid.
-    """
+    """Return the numbers of all samples that the split excludes, ascending."""
     documents = dataset.documents
     if not (documents.excluded_shards or documents.excluded_keys):
         return np.empty(0, np.int64)
     shards = {shard.name: shard for shard in dataset.index.shards}
-    numbers = [
-        np.arange(*_ends(dataset.index.samples_of(shards[name]))) for name in documents.excluded_shards & shards.keys()
+    whole = numbers_in(dataset.index.samples_of(shards[name]) for name in documents.excluded_shards & shards.keys())
+    single = [
+        number
+        for name, keys in documents.excluded_keys.items()
+        for key in keys
+        for number in dataset.index.find(f"{name}/{key}")
     ]
-    for name, keys in documents.excluded_keys.items():
-        found = [number for key in keys for number in dataset.index.find(f"{name}/{key}")]
-        numbers.append(np.array(found, dtype=np.int64))
-    return np.unique(np.concatenate([np.empty(0, np.int64), *numbers]))
+    return np.union1d(whole, np.array(single, np.int64))
 
 
 def shards_of_part(dataset: Dataset, split_part: str) -> Sequence[str]:
@@ -72,11 +62,6 @@ def samples_of_part(dataset: Dataset, split_part: str, *, excluded_shards: bool 
     Args:
         dataset: The dataset; a single file serves as every split part.
         split_part: Name of the part: ``"train"``, ``"val"`` … or ``ALL_PARTS``.
-        excluded_shards: Also return the samples of excluded shards.
-
-    Raises:
-        ConfigError: There is no such part; the message names the existing ones. Or a range of the split file
-            reaches beyond a shard.
     """
     if dataset.traits.is_file:  # without a split, it serves as every split part
         return [range(len(dataset))]
@@ -94,16 +79,7 @@ def samples_of_part(dataset: Dataset, split_part: str, *, excluded_shards: bool 
 
 
 def rows_of_part(dataset: Dataset, kept: FilterRows, split_part: str) -> list[range]:
-    """Return the rows of a filter that are samples of a split part, one range for each shard with any.
-
-    Args:
-        dataset: The dataset.
-        kept: An opened filter of this dataset.
-        split_part: Name of the part.
-
-    Raises:
-        ConfigError: There is no such part.
-    """
+    """Return the rows of a filter that are samples of a split part, one range for each shard with any."""
     found = []
     for samples in samples_of_part(dataset, split_part, excluded_shards=True):
         if not len(samples):
@@ -119,49 +95,28 @@ def rows_of_part(dataset: Dataset, kept: FilterRows, split_part: str) -> list[ra
 
 
 def runs_of_part(dataset: Dataset, split_part: str) -> list[range]:
-    """Return the numbers of the samples of a split part in runs of neighbours, without excluded shards.
-
-    Raises:
-        ConfigError: There is no such part, or its filter is missing.
-        FormatError: Its filter is damaged.
-    """
+    """Return the numbers of the samples of a split part in runs of neighbours, without excluded shards."""
     kept = filter_of_part(dataset, split_part)
     if kept is None:
         return samples_of_part(dataset, split_part)
-    rows = rows_of_part(dataset, kept, split_part)
-    numbers = np.concatenate([np.empty(0, np.int64), *(kept.numbers(np.arange(*_ends(some))) for some in rows)])
+    numbers = kept.numbers(numbers_in(rows_of_part(dataset, kept, split_part)))
     for shard in dataset.index.shards:
         if shard.name in dataset.documents.excluded_shards:
-            start, stop = _ends(dataset.index.samples_of(shard))
-            numbers = numbers[(numbers < start) | (numbers >= stop)]
+            samples = dataset.index.samples_of(shard)
+            numbers = numbers[(numbers < samples.start) | (numbers >= samples.stop)]
     breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
     return [range(int(run[0]), int(run[-1]) + 1) for run in np.split(numbers, breaks) if len(run)]
 
 
 def filter_of_part(dataset: Dataset, split_part: str, name: str | None = None) -> FilterRows | None:
-    """Open the filter that keeps the samples of a split part, and of another filter; None if none does.
-
-    Args:
-        dataset: The dataset.
-        split_part: Name of the part.
-        name: Name of a filter that a run uses in addition.
-
-    Raises:
-        ConfigError: There is no such filter.
-        FormatError: A filter is damaged, or of other shards.
-    """
+    """Open the filter that keeps the samples of a split part, and of another filter; None if none does."""
     own = dataset.documents.split.sample_filters.get(split_part) if dataset.documents.split else None
     found = [open_filter(dataset, each) for each in (own, name) if each is not None]
     return found[0].intersect(found[1]) if len(found) > 1 else found[0] if found else None
 
 
 def open_filter(dataset: Dataset, name: str) -> FilterRows:
-    """Open a filter; its files are in ``.nv-meta``, or next to a single file.
-
-    Raises:
-        ConfigError: There is no such filter.
-        FormatError: A file of it is damaged, or it is of other shards.
-    """
+    """Open a filter; its files are in ``.nv-meta``, or next to a single file."""
     if isinstance(dataset, SingleFile):
         return open_file_filter(dataset.storage, dataset.file, name, len(dataset))
     first = {shard.name: shard.first_sample for shard in dataset.index.shards}
@@ -169,7 +124,3 @@ def open_filter(dataset: Dataset, name: str) -> FilterRows:
     return open_filter_files(
         FilterFiles.of_dataset(dataset.storage, name), shards, available=filter_names(dataset.storage)
     )
-
-
-def _ends(numbers: range) -> tuple[int, int]:
-    return numbers.start, numbers.stop

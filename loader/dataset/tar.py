@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from ..cached_property import cached_property
 from ..errors import ConfigError
@@ -14,8 +14,7 @@ from ..format.index.locations import SampleLocator
 from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadataReader
 from ..storage import ReadableFile, Storage
-from .dataset import Dataset, DatasetTraits, PartPlace
-from .documents import Documents
+from .dataset import Dataset, DatasetTraits, Documents, PartPlace
 
 
 class TarDataset(Dataset):
@@ -35,42 +34,24 @@ class TarDataset(Dataset):
 
     @cached_property
     def index(self) -> DatasetIndex:
-        """The index of all samples, with parts and keys; built at the first use if another tool prepared the dataset.
-
-        Raises:
-            FormatError: The index is damaged.
-        """
+        """The index of all samples; built at the first use if another tool prepared the dataset."""
         return self._open_index()
 
     @cached_property
     def media(self) -> MediaMetadataReader:
-        """Reader of the media metadata that ``energon prepare-media`` has collected."""
         return MediaMetadataReader(self.storage)
 
-    def locations(self, sample: int) -> Sequence[PartLocation]:
-        """Return the byte ranges of a sample's parts, in their order in the shard.
-
-        Raises:
-            FormatError: The index is damaged.
-        """
-        return self.index.parts(sample)
-
     def parts(self, sample: int) -> list[PartPlace]:
-        return [PartPlace(part.name, part.size_bytes, part.offset) for part in self.locations(sample)]
+        return [PartPlace(part.name, part.size_bytes, part.offset) for part in self.index.parts(sample)]
 
     def read(self, sample: int, part: str, start: int = 0, stop: int | None = None) -> bytes:
-        location = next((one for one in self.locations(sample) if one.name == part), None)
+        location = next((one for one in self.index.parts(sample) if one.name == part), None)
         if location is None:
             raise KeyError(part)
         return self.read_range(self.index.shard_of(sample), location, start, stop)
 
     def read_range(self, shard: ShardEntry, part: PartLocation, start: int = 0, stop: int | None = None) -> bytes:
-        """Read the bytes ``[start, stop)`` of a part that is located; fewer at its end.
-
-        Raises:
-            FormatError: The shard has changed since it was indexed, or ends within the part.
-            StorageError: The shard is missing or cannot be read.
-        """
+        """Read the bytes ``[start, stop)`` of a part that is located; fewer at its end."""
         stop = part.size_bytes if stop is None else min(stop, part.size_bytes)
         if start >= stop:
             return b""
@@ -86,7 +67,7 @@ class TarDataset(Dataset):
         shard = self.index.shard_of(sample)
         return read_sample(
             self.open_file(shard),
-            self.locations(sample),
+            self.index.parts(sample),
             shard=self.storage.path(shard.name),
             names=names,
             max_json_bytes=max_json_bytes,
@@ -96,7 +77,7 @@ class TarDataset(Dataset):
         return SampleLocator(self.index, [name for name in self.index.part_names if wanted(name)])
 
     def stored_parts(self, file: ReadableFile, sample: int, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-        locations = [part for part in self.locations(sample) if wanted(part.name)]
+        locations = [part for part in self.index.parts(sample) if wanted(part.name)]
         return read_sample(file, locations, shard=self.storage.path(self.index.shard_of(sample).name))
 
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
@@ -107,12 +88,8 @@ def open_tar_index(storage: Storage, shard_counts: dict[str, int], *, reads_samp
     """Open the index of tar shards; build it if another tool prepared the dataset.
 
     Args:
-        storage: The folder of the shards.
         shard_counts: The shards in order, with their numbers of samples.
         reads_samples: The index is read sample by sample: columns are mapped at their first use.
-
-    Raises:
-        FormatError: The index is damaged.
     """
     index = current_index(storage, shard_counts)
     if index is not None:
@@ -124,12 +101,7 @@ def open_tar_index(storage: Storage, shard_counts: dict[str, int], *, reads_samp
 
 
 def tar_index(dataset: Dataset) -> DatasetIndex:
-    """Return the index of a dataset of tar shards.
-
-    Raises:
-        ConfigError: The shards are not tar files.
-        FormatError: The index is damaged.
-    """
+    """Return the index of a dataset of tar shards."""
     if not isinstance(dataset, TarDataset):
         raise ConfigError(
             f"expected a dataset of tar shards, found one of {dataset.traits.format} files, whose samples have no "

@@ -6,8 +6,7 @@
 | `plans/`            | resolve a tree of metadatasets to its leaves, with weights and subsets        |
 | `joins/`            | prepare and open the rows of joined datasets                                  |
 | `leaf_samples.py`   | count the samples of leaves                                                   |
-| `datasets.py`       | list and open the datasets that paths name                                    |
-| `chosen_samples.py` | find the samples of several datasets that a query chooses                     |
+| `datasets.py`       | list and open the datasets that paths name, and choose samples of them        |
 | `lint.py`           | check a metadataset and every dataset in it                                   |
 
 Planning starts in `plans/plan_leaves.py`. Modules import downwards in this table: `plans` imports `documents`, `joins`

@@ -26,7 +26,6 @@ from ..dataset.query import (
 from ..dataset.unprepared.tar_index import index_temporarily
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path, is_metadataset, is_record_file
-from ..format.prepare.plan import ProgressCallback
 from .plans.plan_leaves import plan_splits
 
 
@@ -42,7 +41,6 @@ class DatasetNames:
         self._counts: Counter[str] = Counter()
 
     def add(self, path: str) -> str:
-        """Return the name of the next dataset."""
         name = os.path.basename(path.rstrip("/")) or "dataset"
         self._counts[name] += 1
         return name if self._counts[name] == 1 else f"{name}~{self._counts[name]}"
@@ -53,7 +51,6 @@ class NamedDataset:
     """A dataset that a path names, or that a metadataset reads.
 
     Attributes:
-        ref: The folder, file of samples, or tar file, with the documents of the default dataset file.
         dataset_configs: Names of the dataset files by which a metadataset reads it; None is the default one.
         split_parts: The split parts that are requested; empty for all samples.
         metadataset: The metadataset; None if the path is its own.
@@ -66,12 +63,10 @@ class NamedDataset:
 
     @property
     def path(self) -> str:
-        """Path of the folder or file."""
         return self.ref.path
 
     @property
     def is_file(self) -> bool:
-        """True for a single file of samples."""
         return is_record_file(data_path(self.path))
 
 
@@ -85,10 +80,6 @@ def named_datasets(refs: Sequence[DatasetRef], *, split_parts: Sequence[str] = (
         refs: Datasets and metadatasets; the split file of a metadataset overrides those that it names.
         split_parts: Only these split parts; of a metadataset, the datasets and split parts that its splits of these
             names read. Empty for all.
-
-    Raises:
-        ConfigError: A metadataset contains faults, or does not have the split.
-        StorageError: It cannot be read.
     """
     found: dict[DatasetRef, NamedDataset] = {}
     for ref in refs:
@@ -123,8 +114,6 @@ class OpenDataset:
     """A dataset that is open.
 
     Attributes:
-        name: Its name, unique among the datasets that are open together.
-        dataset: The dataset.
         folder: Its shards and samples; of tar shards that are not prepared, with a temporary index.
     """
 
@@ -134,30 +123,21 @@ class OpenDataset:
 
     @property
     def is_temporary(self) -> bool:
-        """True if the index is removed when the dataset is closed."""
         return self.folder.ref != self.dataset.ref
 
 
 @contextmanager
-def open_datasets(
-    datasets: Sequence[NamedDataset], on_progress: ProgressCallback | None = None, *, keys: Sequence[str] = ()
-) -> Iterator[list[OpenDataset]]:
+def open_datasets(datasets: Sequence[NamedDataset], *, keys: Sequence[str] = ()) -> Iterator[list[OpenDataset]]:
     """Open datasets until the block ends; tar shards that are not prepared are indexed in a temporary folder.
 
     Args:
-        datasets: The datasets.
-        on_progress: Called after each shard that is indexed.
         keys: If each of these keys names its shard, no other shard is indexed.
-
-    Raises:
-        FormatError: Shards that are not prepared are damaged, or a file of samples is damaged or not indexed.
-        StorageError: A dataset is missing.
     """
     names = DatasetNames()
     with ExitStack() as stack:
         found = []
         for one in datasets:
-            indexed = None if one.is_file else index_temporarily(one.ref, stack, on_progress, keys=keys)
+            indexed = None if one.is_file else index_temporarily(one.ref, stack, keys=keys)
             folder = dataset_at(indexed or one.ref)
             stack.callback(folder.close)
             found.append(OpenDataset(name=names.add(one.path), dataset=one, folder=folder))
@@ -172,7 +152,6 @@ class ChosenSamples:
     """The samples of one dataset.
 
     Attributes:
-        opened: The dataset.
         numbers: Numbers of its chosen samples, ascending.
         keys: The keys of the query that it has; None if the query names no keys.
         lacks: What the condition names and the dataset does not have, so that no sample is chosen; empty otherwise.
@@ -188,16 +167,10 @@ def choose_samples(datasets: Sequence[OpenDataset], query: SampleQuery, *, at: s
     """Return the samples of each dataset that a query chooses.
 
     Each key must be in at least one of the datasets, unless it is meant in another one. A dataset without a column or
-    part of the condition has no sample of which it is known to be true; one of the datasets must have them all.
+    part of the condition has no chosen sample; one of the datasets must have all of them.
 
     Args:
         datasets: The datasets; their split parts replace the query's.
-        query: The choice.
-        at: The path that names them, for messages.
-
-    Raises:
-        ConfigError: There is no such split part, key, column or filter, or the condition is invalid.
-        FormatError: A column or filter is damaged or stale.
     """
     keys = _keys_of_each(datasets, query, at)
     lacking = [unknown_names(one.folder, query) if len(datasets) > 1 else [] for one in datasets]

@@ -17,7 +17,7 @@ from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.records.record_file import open_record_path
-from .documents.leaf_plan import JoinPlan, LeafPlan
+from .documents.leaf_plan import LeafPlan
 from .joins.files import open_join
 
 
@@ -30,70 +30,51 @@ class LeafCounter:
     def __init__(self) -> None:
         self._folder: Callable[[DatasetRef], Dataset] = cache(folder_at)
         self._records = cache(_count_records)
-        self._filter = cache(_open_filter)
+        self._filter = cache(filter_of_part)
 
     def count(self, leaf: LeafPlan) -> int:
-        """Return the number of samples in a leaf's filter and subset, without excluded ones.
-
-        Raises:
-            ConfigError: The leaf has no samples, its split part or filter does not exist, or its join is not prepared.
-            FormatError: A file of samples or a filter is damaged, or an index is missing or belongs to another file.
-            StorageError: The dataset is missing, or not prepared.
-        """
-        if leaf.join is not None:
-            whole, folder = self.count_rows(leaf.join), None
-        elif is_record_file(leaf.path):
-            whole, folder = self._records(leaf.path, leaf.filter), None
-        else:
-            folder = self._folder(leaf.ref)
-            part = folder.documents.loaded_part(leaf.split_part)
-            leaf = replace(leaf, request=replace(leaf.request, split_part=part))
-            kept = self._filter(folder, leaf.split_part, leaf.filter)
-            if folder.documents.split is not None and leaf.split_part in folder.documents.split.sample_ranges:
-                return _count_in_ranges(folder, kept, leaf)
-            whole = sum(
-                samples if kept is None else len(kept.rows_of(name))
-                for name, samples in _shards(folder, leaf.split_part)
-            )
+        """Return the number of samples in a leaf's filter and subset, without excluded ones."""
+        # A join and a file exclude no samples.
+        if leaf.join is not None or is_record_file(leaf.path):
+            whole = len(open_join(leaf.join)) if leaf.join is not None else self._records(leaf.path, leaf.filter)
+            start, stop = resolve_subset(leaf.request.subset, whole, at=leaf.path)
+            return _checked(leaf, start, stop, stop - start)
+        folder = self._folder(leaf.ref)
+        part = folder.documents.loaded_part(leaf.split_part)
+        leaf = replace(leaf, request=replace(leaf.request, split_part=part))
+        kept = self._filter(folder, part, leaf.filter)
+        # A filter, or ranges of shards: numbers of samples in the index.
+        split = folder.documents.split
+        if kept is not None or (split is not None and part in split.sample_ranges):
+            excluded = excluded_samples(folder)
+            if kept is None:
+                ranges = samples_of_part(folder, part, excluded_shards=True)
+            else:
+                ranges, excluded = rows_of_part(folder, kept, part), kept.find(excluded)
+            start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
+            return _checked(leaf, start, stop, stop - start - _count_within(excluded, ranges, start, stop))
+        # Whole shards: their numbers of samples.
+        whole = sum(samples for _, samples in _shards(folder, part))
         start, stop = resolve_subset(leaf.request.subset, whole, at=leaf.path)
         count = stop - start
-        if folder is not None and count:
-            kept = self._filter(folder, leaf.split_part, leaf.filter)
-            if kept is None:
-                count -= _count_excluded(folder, leaf.split_part, start, stop, whole)
-            else:
-                rows = (kept.rows_of(name) for name, _ in _shards(folder, leaf.split_part))
-                count -= _count_within(kept.find(excluded_samples(folder)), rows, start, stop)
-        if count <= 0:
-            raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
-        return count
-
-    def open_record_filter(self, path: str, name: str) -> FilterRows:
-        """Open a filter of a single file.
-
-        Raises:
-            ConfigError: There is no such filter.
-            FormatError: The filter is damaged, or of another file; or the file is damaged or not indexed.
-        """
-        file = open_record_path(path)
-        return open_file_filter(file.storage, file.name, name, len(file))
-
-    def count_rows(self, join: JoinPlan) -> int:
-        """Return the number of rows of a join.
-
-        Raises:
-            ConfigError: The join is not prepared, or its datasets have changed since.
-        """
-        return len(open_join(join))
+        return _checked(leaf, start, stop, count and count - _count_excluded(folder, part, start, stop, whole))
 
 
-def _open_filter(folder: Dataset, split_part: str, name: str | None) -> FilterRows | None:
-    return filter_of_part(folder, split_part, name)
+def _checked(leaf: LeafPlan, start: int, stop: int, count: int) -> int:
+    """Return a number of samples; raise a ``ConfigError`` if the leaf's subset is empty."""
+    if count <= 0:
+        raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
+    return count
+
+
+def open_record_filter(path: str, name: str) -> FilterRows:
+    """Open a filter of a single file."""
+    file = open_record_path(path)
+    return open_file_filter(file.storage, file.name, name, len(file))
 
 
 def _count_records(path: str, kept: str | None) -> int:
-    file = open_record_path(path)
-    return len(file) if kept is None else len(open_file_filter(file.storage, file.name, kept, len(file)))
+    return len(open_record_path(path)) if kept is None else len(open_record_filter(path, kept))
 
 
 def _shards(folder: Dataset, split_part: str) -> list[tuple[str, int]]:
@@ -103,7 +84,6 @@ def _shards(folder: Dataset, split_part: str) -> list[tuple[str, int]]:
 
 
 def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, whole: int) -> int:
-    """Count the excluded samples within a subset: samples ``start`` to ``stop`` of ``whole``."""
     split = folder.documents.split
     if split is None or not split.exclude:
         return 0
@@ -121,19 +101,6 @@ def _count_excluded(folder: Dataset, split_part: str, start: int, stop: int, who
                 numbers = folder.index.find(f"{name}/{key}")
                 count += sum(start <= begin + number - first < stop for number in numbers)
         begin = end
-    return count
-
-
-def _count_in_ranges(folder: Dataset, kept: FilterRows | None, leaf: LeafPlan) -> int:
-    """Count the samples of a part that has ranges of its shards; this opens the index."""
-    if kept is None:
-        ranges, excluded = samples_of_part(folder, leaf.split_part, excluded_shards=True), excluded_samples(folder)
-    else:
-        ranges, excluded = rows_of_part(folder, kept, leaf.split_part), kept.find(excluded_samples(folder))
-    start, stop = resolve_subset(leaf.request.subset, sum(map(len, ranges)), at=leaf.path)
-    count = stop - start - _count_within(excluded, ranges, start, stop)
-    if count <= 0:
-        raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
     return count
 
 
@@ -171,7 +138,6 @@ def named_by(leaf: LeafPlan, file: str) -> Iterator[None]:
 
     Args:
         leaf: The leaf; without a place, the errors stay as they are.
-        file: The metadataset.
     """
     try:
         yield

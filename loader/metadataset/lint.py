@@ -19,7 +19,8 @@ from ..lint.run import lint_dataset, lint_file
 from ..lint.running import OnProgress, RunningLint
 from .documents.leaf_plan import JoinMember, LeafPlan
 from .documents.paths import DatasetPaths
-from .leaf_samples import LeafCounter
+from .joins.files import open_join
+from .leaf_samples import LeafCounter, open_record_filter
 from .plans.blend_units import SAMPLES
 from .plans.plan_leaves import PlannedSplits, plan_splits
 from .plans.plan_node import find_repeated_leaves, find_shared_leaves
@@ -40,11 +41,6 @@ def lint_metadataset(
             of every dataset, and override the documents.
         open_aux: Function that opens an auxiliary store; None skips these stores.
         on_progress: Called after each task.
-
-    Raises:
-        ConfigError: The plan names splits that the metadataset does not have.
-        StorageError: The metadataset cannot be read.
-        WorkerError: A worker process was killed.
     """
     planned = plan_splits(plan.ref, split_parts=plan.split_parts)
     lint = _MetadatasetLint(plan, open_aux, on_progress)
@@ -66,14 +62,13 @@ class _MetadatasetLint(RunningLint):
         self._plan, self._open_aux = plan, open_aux
         self._paths = DatasetPaths(check_urls=True)
         self._counter = LeafCounter()
-        self._units = UnitColumns()
+        self._columns = cache(_columns)
         self._reported: set[object] = set()
         self._used: dict[DatasetRef, dict[str, None]] = {}  # dataset → the split parts of it that are read
         self._work: dict[DatasetRef, _Work] = {}
         self._added: set[Finding] = set()
 
     def check(self, planned: PlannedSplits) -> None:
-        """Check the documents, then the paths in them, then the datasets."""
         self.complete = not planned.faults
         self.add(*(Finding(Metadatasets.E501, str(fault)) for fault in planned.faults))
         for name, tree in planned.trees.items():
@@ -82,7 +77,8 @@ class _MetadatasetLint(RunningLint):
             for leaf in tree.leaves():
                 self.add(*self._check_leaf(leaf))
             existing = {ref.path for ref in self._used}
-            for unit in self._units.faults(leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing):
+            leaves = (leaf for leaf in tree.leaves() if leaf.datasets[0].path in existing)
+            for unit in _faults_of_units(leaves, self._columns):
                 self.add(Finding(Metadatasets.W508, f"split {name!r}: {unit}"))
         self.add(*_shared_with_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
@@ -101,7 +97,6 @@ class _MetadatasetLint(RunningLint):
     # -------------------------------------------------------------------------------------------------------- leaves
 
     def _check_leaf(self, leaf: LeafPlan) -> Iterator[Finding]:
-        """Check that the datasets and stores of a leaf exist, and record the datasets to check."""
         missing = [(dataset.path, self._missing(dataset)) for dataset in leaf.datasets]
         for path, fault in missing:
             if fault is not None:
@@ -112,17 +107,18 @@ class _MetadatasetLint(RunningLint):
             yield from self._check_samples(leaf)
 
     def _check_samples(self, leaf: LeafPlan) -> Iterator[Finding]:
-        """Check that a leaf has samples; its datasets exist."""
+        # The rows of a join are prepared.
         if leaf.join is not None:
             try:
-                self._counter.count_rows(leaf.join)
+                open_join(leaf.join)
             except EnergonError as error:
                 yield Finding(Metadatasets.E505, f"{leaf.place}: {_in_one_line(error)}")
                 return
+        # The split part has samples, and the filter of a file is not damaged.
         try:
             self._counter.count(leaf)
             if leaf.filter is not None and is_record_file(leaf.path):  # those of a folder are checked with it
-                self._counter.open_record_filter(leaf.path, leaf.filter).check()
+                open_record_filter(leaf.path, leaf.filter).check()
         except ConfigError as error:
             if not error.file:  # a fault of a file of the dataset is found with the dataset
                 place = leaf.place if leaf.join is not None else ""
@@ -203,7 +199,6 @@ class _MetadatasetLint(RunningLint):
 
 
 def _shared_with_training(planned: PlannedSplits) -> Iterator[Finding]:
-    """Find samples that a training split shares with another split."""
     training = [name for name in planned.trees if name.startswith("train")]
     for name, other in product(training, planned.trees):
         if other not in training:
@@ -241,40 +236,30 @@ def _work(ref: DatasetRef, parts: tuple[str, ...], level: str) -> _Work:
 _MAX_NAMED = 3  # datasets, in a message
 
 
-class UnitColumns:
-    """Finder of units that are probably misspelt, and of datasets without a column that others have.
+def _faults_of_units(
+    leaves: Iterable[LeafPlan], columns_of: Callable[[DatasetRef], tuple[str, ...] | None]
+) -> Iterator[str]:
+    """Describe units of blends that are probably misspelt, or no column of some datasets.
 
-    It lists the columns of each dataset once.
+    A unit that is no column of any dataset, nor similar to one, is a metric of the task encoder.
     """
-
-    def __init__(self) -> None:
-        self._columns = cache(_columns)
-
-    def faults(self, leaves: Iterable[LeafPlan]) -> Iterator[str]:
-        """Describe the faults in the units of a tree.
-
-        A unit that is no column of any dataset, nor similar to one, is a metric of the task encoder.
-
-        Args:
-            leaves: The leaves of the tree whose datasets exist.
-        """
-        below: dict[str, dict[DatasetRef, None]] = {}
-        for leaf in leaves:
-            dataset = leaf.datasets[0]
-            for unit in dict.fromkeys(step.unit for step in leaf.blends if step.unit != SAMPLES):
-                below.setdefault(unit, {})[replace(dataset.ref, split_config=None, dataset_config=None)] = None
-        for unit, datasets in below.items():
-            known = {dataset: names for dataset in datasets if (names := self._columns(dataset)) is not None}
-            columns = [*known.values()]
-            lacking = [ref.path for ref, names in known.items() if unit not in names]
-            if len(lacking) < len(columns) and lacking:
-                shown = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
-                yield (
-                    f"weights are shares of {unit!r}, a column that {len(lacking)} of {len(columns)} datasets do not "
-                    f"have: {shown}"
-                )
-            elif lacking and (hint := nearest_hint(unit, {SAMPLES, *(name for names in columns for name in names)})):
-                yield f"weights are shares of {unit!r}, which is no column of the datasets{hint}"
+    below: dict[str, dict[DatasetRef, None]] = {}
+    for leaf in leaves:
+        dataset = leaf.datasets[0]
+        for unit in dict.fromkeys(step.unit for step in leaf.blends if step.unit != SAMPLES):
+            below.setdefault(unit, {})[replace(dataset.ref, split_config=None, dataset_config=None)] = None
+    for unit, datasets in below.items():
+        known = {dataset: names for dataset in datasets if (names := columns_of(dataset)) is not None}
+        columns = [*known.values()]
+        lacking = [ref.path for ref, names in known.items() if unit not in names]
+        if len(lacking) < len(columns) and lacking:
+            shown = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
+            yield (
+                f"weights are shares of {unit!r}, a column that {len(lacking)} of {len(columns)} datasets do not "
+                f"have: {shown}"
+            )
+        elif lacking and (hint := nearest_hint(unit, {SAMPLES, *(name for names in columns for name in names)})):
+            yield f"weights are shares of {unit!r}, which is no column of the datasets{hint}"
 
 
 def _columns(ref: DatasetRef) -> tuple[str, ...] | None:

@@ -5,7 +5,7 @@
 `local.py`        files of this machine
 `epath.py`        `EPath`, the path type of megatron-energon
 `durable_copy.py` copies across disks, and flushes to the disk
-`file_lock.py`    locks between processes and threads
+`file_lock.py`    locks between processes and threads, of files and by number
 `memory_map.py`   files mapped into memory
 `scratch_folder.py` temporary folders that outlive no run
 `unpacked.py`     the contents of compressed files, within a ratio

@@ -31,7 +31,7 @@ from .remote import (
     remember_options as remember_options,
     use_rust_here as use_rust_here,
 )
-from .remote_path import AscendingFile as AscendingFile, FileStream as FileStream, UnannouncedReads as UnannouncedReads
+from .remote_path import AscendingFile as AscendingFile, FileStream as FileStream
 from .urls import (
     SplitStorage as SplitStorage,
     hint_of_missing as hint_of_missing,

@@ -88,7 +88,6 @@ def _copy_file(source: str, target: str) -> None:
 
 
 def _is_copied(source: str, target: str) -> bool:
-    """Return True if the target folder has all files of the source folder, in the same sizes."""
     if not (os.path.isdir(source) and os.path.isdir(target)) or os.path.islink(source):
         return False
     names = [os.path.relpath(path, source) for path in _files(source)]

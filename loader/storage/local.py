@@ -17,7 +17,7 @@ from ..errors import StorageError
 from ..escaped_log import get_logger
 from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
-from .protocol import ByteRange, ClosesOnExit, FileInfo, check_name, raise_storage_error
+from .protocol import ByteRange, FileInfo, ReadableFile, Storage, check_name, raise_storage_error
 from .shared_answers import answers_here, shared
 
 PAUSES_S = (0.1, 0.5, 2.0)
@@ -37,8 +37,6 @@ def retry(attempt: Callable[[OSError], T], error: OSError, *, action: str, path:
 
     Args:
         attempt: The operation; its argument is the error of the last attempt.
-        error: The error of the first attempt.
-        action: Name of the operation, for the log and the error.
         path: The file, for both.
 
     Raises:
@@ -75,9 +73,24 @@ def _open_new(path: str) -> int:
         return os.open(path, _NEW_FILE, 0o666)
 
 
-class _LocalFile(ClosesOnExit):
-    """A file read by ``pread``."""
+def pread_all(fd: int, offset: int, size_bytes: int) -> bytes:
+    """Read bytes of a file, fewer only at its end: Linux reads at most 2 GiB a call, and network file systems less."""
+    pieces = [os.pread(fd, size_bytes, offset)]
+    done = len(pieces[0])
+    while pieces[-1] and done < size_bytes:
+        pieces.append(os.pread(fd, size_bytes - done, offset + done))
+        done += len(pieces[-1])
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    """Write all bytes at the position of a file, by as many calls as the system needs."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+class _LocalFile(ReadableFile):
     __slots__ = ("_fd", "_mtime_ns", "_path", "size_bytes")
 
     def __init__(self, path: str) -> None:
@@ -99,35 +112,21 @@ class _LocalFile(ClosesOnExit):
         try:
             data = os.pread(self._fd, size_bytes, offset)
             if len(data) < size_bytes and offset + len(data) < self.size_bytes:
-                data += self._read(offset + len(data), size_bytes - len(data))
+                data += pread_all(self._fd, offset + len(data), size_bytes - len(data))
         except OSError as error:
             return self._read_again(offset, size_bytes, error)
         return data
-
-    def _read(self, offset: int, size_bytes: int) -> bytes:
-        # Linux reads at most 2 GiB a call, and network file systems may read less.
-        pieces = [os.pread(self._fd, size_bytes, offset)]
-        done = len(pieces[0])
-        while pieces[-1] and done < size_bytes:
-            pieces.append(os.pread(self._fd, size_bytes - done, offset + done))
-            done += len(pieces[-1])
-        return b"".join(pieces)
 
     def _read_again(self, offset: int, size_bytes: int, error: OSError) -> bytes:
         def attempt(last: OSError) -> bytes:
             if last.errno == errno.ESTALE:
                 self._open_again(last)
-            return self._read(offset, size_bytes)
+            return pread_all(self._fd, offset, size_bytes)
 
         action = f"read bytes {offset}–{offset + size_bytes} of this file"
         return retry(attempt, error, action=action, path=self._path)
 
     def _open_again(self, error: OSError) -> None:
-        """Replace a stale handle of a network file system.
-
-        Raises:
-            StorageError: The path has another file now.
-        """
         fd = _open(self._path)
         try:
             status = os.fstat(fd)
@@ -140,9 +139,6 @@ class _LocalFile(ClosesOnExit):
             os.dup2(fd, self._fd, inheritable=False)  # in one step: other threads may be reading
         finally:
             os.close(fd)
-
-    def expect_few(self) -> None:
-        pass
 
     def expect(self, offset: int, size_bytes: int) -> None:
         if not size_bytes:
@@ -163,7 +159,7 @@ class _LocalFile(ClosesOnExit):
             self.close()
 
 
-class LocalStorage:
+class LocalStorage(Storage):
     """A folder of this machine.
 
     Args:
@@ -201,11 +197,7 @@ class LocalStorage:
         itself (``.nv-meta``) may be a link: users store it elsewhere if the shards are read-only.
         """
         if self._replaced is not None and not self._is_replaced(name):
-            raise StorageError(
-                f"this folder is read-only while {self._replaced[1]} is used instead of its {self._replaced[0]}",
-                path=self.path(name),
-                hint=f"to change files of the folder, use its own {self._replaced[0]}",
-            )
+            raise read_only_error(self.path(name), *self._replaced)
         folder = name.rpartition("/")[0]
         if folder not in self._checked_folders and folder.startswith("."):
             self._check_folder(folder)
@@ -231,18 +223,6 @@ class LocalStorage:
 
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:  # noqa: ARG002 - of remote files
         return Path(self.path(name))
-
-    def list_once(self, folder: str) -> None:
-        pass
-
-    def prefetch(self, names: Iterable[str]) -> None:
-        pass
-
-    def settle_prefetched(self) -> bool:
-        return True
-
-    def prefetch_fixed(self, names: Iterable[str]) -> None:
-        pass
 
     def copy_of_fixed(self, name: str) -> str:
         return self.path(name)
@@ -334,9 +314,7 @@ class LocalStorage:
         try:
             fd = _open_new(path)
             try:
-                done = os.write(fd, data)
-                while done < len(data):
-                    done += os.write(fd, data[done:])
+                write_all(fd, data)
             finally:
                 os.close(fd)
         except OSError as error:
@@ -402,14 +380,21 @@ class LocalStorage:
         return hold_lock(self._writable_path(name), wait=wait, shared=shared)
 
 
+def read_only_error(path: str, folder: str, instead: str) -> StorageError:
+    """Return the error for writing outside of the one folder for which another one is used."""
+    return StorageError(
+        f"this folder is read-only while {instead} is used instead of its {folder}",
+        path=path,
+        hint=f"to change files of the folder, use its own {folder}",
+    )
+
+
 def walk_folders(
     top: str, *, has_hidden: bool = False, onerror: Callable[[OSError], object] | None = None
 ) -> Iterator[tuple[str, list[str]]]:
     """Yield a folder and all below it, each with the names of its files; links to folders are followed, not in circles.
 
     Args:
-        top: Path of the folder.
-        has_hidden: Enter folders whose names begin with a dot.
         onerror: Called with the error of a folder that cannot be listed, which is left out.
     """
     links = {top: 0}  # number of links in the path of a folder

@@ -67,7 +67,6 @@ def _os_error(number: int, path: str | os.PathLike[str]) -> OSError:
 
 @cache
 def _libc_calls() -> tuple[Any, Any] | None:
-    """Return ``mmap`` and ``munmap`` of the C library, or None if they cannot be found."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         map_pages, unmap_pages = libc.mmap, libc.munmap

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, NoReturn, Protocol, Self
 
 from ..errors import ConfigError, StorageError
@@ -41,11 +40,7 @@ def raise_storage_error(action: str, path: str, error: OSError) -> NoReturn:
 
 
 def check_name(name: str, *, folder: str) -> None:
-    """Check that a name leads to a file in its folder: names come from datasets, which may be hostile.
-
-    Raises:
-        StorageError: It leads out of the folder, or no file can have it.
-    """
+    """Check that a name leads to a file in its folder: names come from datasets, which may be hostile."""
     if name.startswith("/") or (".." in name and ".." in name.split("/")):
         raise StorageError(
             f"the name {name!r} leads out of this folder",
@@ -76,8 +71,8 @@ class ByteRange:
 class FileInfo:
     """The name of a file relative to its store's root, its size, and the time of its last change.
 
-    Files of object stores also have a version, ``etag``. Each store makes its own versions, so that those of two stores
-    are not compared.
+    Files of object stores also have a version, ``etag``. Each store makes its own versions, so that versions of two
+    stores are not compared.
 
     Attributes:
         store: The store of the version, as :attr:`.RemoteStorage.store`; empty if it is not known, None if versions
@@ -145,16 +140,19 @@ class PendingRead(Protocol):
 class ReadableFile(Protocol):
     """An open file, read at given offsets. It has no file position, so threads may share it."""
 
+    __slots__ = ()
+
     size_bytes: int
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """Read ``size_bytes`` bytes at ``offset``; fewer only at the end of the file."""
 
-    def expect(self, offset: int, size_bytes: int) -> None:
+    def expect(self, offset: int, size_bytes: int) -> None:  # noqa: ARG002 - of remote files
         """Announce a byte range that will be read soon, so that the store can prefetch it.
 
         The range need not be read, and need not be prefetched.
         """
+        return
 
     def expect_few(self) -> None:
         """Announce that few bytes of the file will be read, so that a store fetches no others."""
@@ -167,11 +165,11 @@ class ReadableFile(Protocol):
     def close(self) -> None:
         """Close the file."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class Storage(Protocol):
@@ -271,11 +269,13 @@ class Storage(Protocol):
             info: Its size and version, if they are known.
         """
 
-    def list_once(self, folder: str) -> None:
+    def list_once(self, folder: str) -> None:  # noqa: ARG002 - of remote files
         """Announce questions about the files of a folder, which a remote store then answers from one listing."""
+        return
 
-    def prefetch(self, names: Iterable[str]) -> None:
+    def prefetch(self, names: Iterable[str]) -> None:  # noqa: ARG002 - of remote files
         """Announce reads of small files, whole and once each; a remote store fetches them at the same time."""
+        return
 
     def settle_prefetched(self) -> bool:
         """Wait for the files of :meth:`prefetch`.
@@ -284,9 +284,11 @@ class Storage(Protocol):
             False if one was written or removed since its folder was listed. The listing is then forgotten, and the
             files are no longer announced.
         """
+        return True
 
-    def prefetch_fixed(self, names: Iterable[str]) -> None:
+    def prefetch_fixed(self, names: Iterable[str]) -> None:  # noqa: ARG002 - of remote files
         """Announce calls of :meth:`copy_of_fixed`; a remote store makes the copies at the same time."""
+        return
 
     def copy_of_fixed(self, name: str) -> str:
         """Return such a path for a file that never changes under its name."""
@@ -333,20 +335,12 @@ def read_document(storage: Storage, name: str, *, is_short: bool = False) -> byt
 
 
 def max_document_bytes() -> int:
-    """Return the limit of a document in bytes.
-
-    Raises:
-        ConfigError: The environment variable is no number.
-    """
+    """Return the limit of a document in bytes."""
     return limit_of_environment(DOCUMENT_LIMIT_VARIABLE, MAX_DOCUMENT_BYTES, unit="bytes")
 
 
 def limit_of_environment(variable: str, default: int, *, unit: str) -> int:
-    """Return the limit that a variable of the environment sets, or the default.
-
-    Raises:
-        ConfigError: The variable is no number.
-    """
+    """Return the limit that a variable of the environment sets, or the default."""
     given = os.environ.get(variable, "").strip()
     if not given:
         return default

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 from ..errors import StorageError
-from .protocol import ClosesOnExit, FileInfo, ReadableFile
+from .protocol import FileInfo, ReadableFile
 from .remote import RemoteStorage
 from .urls import open_parent, open_storage
 
@@ -124,8 +124,6 @@ def open_file(url: str, mode: str, encoding: str) -> IO[Any]:
 
 
 class _Upload(io.BufferedRandom):
-    """A file that is stored when it is closed."""
-
     def __init__(self, storage: RemoteStorage, name: str, *, if_absent: bool) -> None:
         fd, self._path = tempfile.mkstemp(prefix="energon-upload-")
         super().__init__(io.FileIO(fd, "r+b"))
@@ -191,7 +189,6 @@ def glob(url: str, pattern: str) -> list[str]:
 
 
 def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
-    """Return True if the names of a path match the names of a pattern; ``**`` matches any number of folders."""
     if not pattern:
         return not path
     if pattern[0] == "**" and _matches(path, pattern[1:]):
@@ -251,7 +248,6 @@ class FileStream(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read up to ``size`` bytes, fewer only at the end."""
         left = max(0, self._size - self._position)
         wanted = left if size is None or size < 0 else min(size, left)
         data = self._read_here(wanted) if wanted else b""
@@ -259,7 +255,6 @@ class FileStream(io.RawIOBase):
         return data
 
     def _read_here(self, wanted: int) -> bytes:
-        """Read bytes at the current position, which do not reach beyond the end."""
         return self._file.read_at(self._start + self._position, wanted)
 
     def readall(self) -> bytes:
@@ -271,20 +266,7 @@ class FileStream(io.RawIOBase):
         return len(data)
 
 
-class UnannouncedReads(ClosesOnExit):
-    """A file that ignores announced reads: it fetches its bytes by a rule of its own."""
-
-    def expect(self, offset: int, size_bytes: int) -> None:
-        pass
-
-    def expect_few(self) -> None:
-        pass
-
-    def fetch(self, offset: int, size_bytes: int) -> None:
-        pass
-
-
-class AscendingFile(UnannouncedReads):
+class AscendingFile(ReadableFile):
     """A file for many small reads at ascending offsets, which it fetches together: of an object, by few requests.
 
     Args:

@@ -33,7 +33,6 @@ def scratch_folder() -> Iterator[str]:
 
 
 def _remove_abandoned(parent: str) -> None:
-    """Remove the folders of this user that no process uses; links are not followed."""
     with suppress(OSError), os.scandir(parent) as entries:
         for entry in entries:
             if not entry.name.startswith(_PREFIX) or not entry.is_dir(follow_symlinks=False):

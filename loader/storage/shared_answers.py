@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from .protocol import FileInfo
 
@@ -21,6 +21,7 @@ Answer = bytes | bool | FileInfo | tuple[FileInfo, ...] | tuple[bytes, int]
 _MAX_ANSWER_BYTES = 1 << 24
 """Longer documents are read by each process; a list of 100,000 shards has about as many bytes."""
 
+_S = TypeVar("_S")
 _R = TypeVar("_R")
 _P = ParamSpec("_P")
 
@@ -29,10 +30,9 @@ class Answers:
     """A record of answers.
 
     Args:
-        found: The answers of another process; None records those of this one.
+        found: The answers of another process; None records the answers of this process.
 
     Attributes:
-        found: The answers by question.
         records: True if this process reads the files, and records what it finds.
     """
 
@@ -41,7 +41,6 @@ class Answers:
         self.found: dict[tuple[Any, ...], Answer] = {} if found is None else found
 
     def ask(self, question: tuple[Any, ...], read: Callable[[], _R]) -> _R:
-        """Return the recorded answer, or the answer of the files."""
         if not self.records and question in self.found:
             return self.found[question]  # type: ignore[return-value]  # a question has answers of one type
         answer = read()
@@ -74,23 +73,15 @@ def has_answers(storage: object) -> bool:
     return answers is not None and not answers.records
 
 
-class _Shares(Protocol):
-    answers: Answers | None
-
-    def path(self, name: str) -> str: ...
-
-
-_S = TypeVar("_S", bound=_Shares)
-
-
 def shared(method: Callable[Concatenate[_S, str, _P], _R]) -> Callable[Concatenate[_S, str, _P], _R]:
     """Decorate a method of a store that reads small files, so that it takes part in the store's record."""
 
     @wraps(method)
-    def ask(self: _S, name: str, *args: _P.args, **options: _P.kwargs) -> _R:
+    def ask(self: Any, name: str, *args: _P.args, **options: _P.kwargs) -> _R:
         if self.answers is None:
             return method(self, name, *args, **options)
         question = (method.__name__, self.path(name), *args, *options.values())
-        return self.answers.ask(question, lambda: method(self, name, *args, **options))
+        answers: Answers = self.answers
+        return answers.ask(question, lambda: method(self, name, *args, **options))
 
     return cast("Callable[Concatenate[_S, str, _P], _R]", ask)

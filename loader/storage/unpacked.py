@@ -22,9 +22,7 @@ def check_ratio(
     """Refuse contents that are very much larger than what they are unpacked of.
 
     Args:
-        unpacked_bytes: Their size, or what was unpacked so far.
         packed_bytes: The compressed bytes that this took.
-        path: The compressed file.
         name: The contents in it; empty for a file that holds one.
         free_bytes: Smaller contents are not refused.
 
@@ -48,9 +46,6 @@ class UnpackedFile(io.RawIOBase):
     """The contents of a compressed file, which end with an error where they become too large.
 
     Args:
-        unpacking: A file of a decompressor.
-        packed: The compressed file that it reads.
-        path: Its path, for the error.
         free_bytes: Smaller contents are not refused.
     """
 
@@ -68,11 +63,7 @@ class UnpackedFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read some bytes.
-
-        Raises:
-            FormatError: The contents are too large; see :func:`check_ratio`.
-        """
+        """Read some bytes."""
         data = self._unpacking.read(len(buffer))
         buffer[: len(data)] = data
         self._size_bytes += len(data)

@@ -6,15 +6,14 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any
 
 from ..errors import ConfigError, StorageError
 from .durable_copy import left_command, partials_of, size_of
-from .local import LocalStorage
-from .protocol import ByteRange, FileInfo, ReadableFile, Storage
+from .local import LocalStorage, read_only_error
+from .protocol import FileInfo, ReadableFile, Storage
 from .remote import PROTOCOLS, RemoteStorage, redact_urls
 
 _LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
@@ -122,7 +121,6 @@ def short_path(path: str, folder: str) -> str:
 
 
 def _folder_of_version(url: str, rest: str) -> str:
-    """Return the folder of ``dss://name@version/path``, below the folder that an environment variable names."""
     dataset, _, inner = rest.partition("/")
     name, _, version = dataset.rpartition("@")
     if not (name and version) or any(part == ".." for part in (name, version, *inner.split("/"))):
@@ -210,14 +208,16 @@ def hint_of_missing(path: str) -> str:
     return f"an interrupted run has left {first} ({size_of(first):,} bytes), which is removed when it completes; {how}"
 
 
-class SplitStorage:
-    """A storage with another storage instead of one of its folders. All other files are read-only.
+def _calls(method: str, place: Callable[[SplitStorage, str], tuple[Storage, str]]) -> Any:
+    def call(self: SplitStorage, name: str, *arguments: Any, **options: Any) -> Any:
+        storage, inner = place(self, name)
+        return getattr(storage, method)(inner, *arguments, **options)
 
-    Args:
-        main: The storage.
-        folder: Name of the folder in it.
-        other: The folder to use instead.
-    """
+    return call
+
+
+class SplitStorage:
+    """A storage with another storage instead of one of its folders. All other files are read-only."""
 
     def __init__(self, main: Storage, folder: str, other: Storage) -> None:
         self.url = main.url
@@ -232,34 +232,27 @@ class SplitStorage:
     def _place(self, name: str) -> tuple[Storage, str]:
         return (self._other, name[len(self._folder) + 1 :]) if self._is_replaced(name) else (self.main, name)
 
-    def _writable(self, name: str) -> str:
+    def _writable(self, name: str) -> tuple[Storage, str]:
         if not self._is_replaced(name):
-            raise StorageError(
-                f"this folder is read-only while {self._other.path('')} is used instead of its {self._folder}",
-                path=self.path(name),
-                hint=f"to change files of the folder, use its own {self._folder}",
-            )
-        return name[len(self._folder) + 1 :]
+            raise read_only_error(self.path(name), self._folder, self._other.path(""))
+        return self._place(name)
 
-    def path(self, name: str) -> str:
-        storage, inner = self._place(name)
-        return storage.path(inner)
+    path = _calls("path", _place)
+    read = _calls("read", _place)
+    read_start = _calls("read_start", _place)
+    exists = _calls("exists", _place)
+    copy_of_fixed = _calls("copy_of_fixed", _place)
+    list_once = _calls("list_once", _place)
+    create = _calls("create", _writable)
+    create_once = _calls("create_once", _writable)
+    write_new = _calls("write_new", _writable)
+    check_target = _calls("check_target", _writable)
+    remove = _calls("remove", _writable)
+    lock = _calls("lock", _writable)
 
     def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
         storage, inner = self._place(name)
         return storage.open(inner, None if info is None else replace(info, name=inner))
-
-    def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
-        storage, inner = self._place(name)
-        return storage.read(inner, byte_range)
-
-    def read_start(self, name: str, size_bytes: int) -> tuple[bytes, int]:
-        storage, inner = self._place(name)
-        return storage.read_start(inner, size_bytes)
-
-    def exists(self, name: str) -> bool:
-        storage, inner = self._place(name)
-        return storage.exists(inner)
 
     def stat(self, name: str) -> FileInfo:
         storage, inner = self._place(name)
@@ -282,14 +275,6 @@ class SplitStorage:
         storage, inner = self._place(name)
         return storage.local_path(inner, None if info is None else replace(info, name=inner))
 
-    def copy_of_fixed(self, name: str) -> str:
-        storage, inner = self._place(name)
-        return storage.copy_of_fixed(inner)
-
-    def list_once(self, folder: str) -> None:
-        storage, inner = self._place(folder)
-        storage.list_once(inner)
-
     def prefetch(self, names: Iterable[str]) -> None:
         self._announce(names, self.main.prefetch, self._other.prefetch)
 
@@ -306,29 +291,11 @@ class SplitStorage:
         main(inner for storage, inner in places if storage is self.main)
         other(inner for storage, inner in places if storage is self._other)
 
-    def create(self, name: str, *, durable: bool = True) -> AbstractContextManager[BinaryIO]:
-        return self._other.create(self._writable(name), durable=durable)
-
-    def create_once(self, name: str, data: bytes) -> bool:
-        return self._other.create_once(self._writable(name), data)
-
-    def write_new(self, name: str, data: bytes) -> None:
-        self._other.write_new(self._writable(name), data)
-
     def is_writable(self, folder: str) -> bool:
         return self._is_replaced(folder) and self._other.is_writable(folder[len(self._folder) + 1 :])
 
-    def check_target(self, name: str) -> None:
-        self._other.check_target(self._writable(name))
-
     def rename(self, old: str, new: str) -> None:
-        self._other.rename(self._writable(old), self._writable(new))
+        self._other.rename(self._writable(old)[1], self._writable(new)[1])
 
     def flush(self, names: Iterable[str]) -> None:
-        self._other.flush([self._writable(name) for name in names])
-
-    def remove(self, name: str) -> None:
-        self._other.remove(self._writable(name))
-
-    def lock(self, name: str, *, wait: bool = False, shared: bool = False) -> AbstractContextManager[None]:
-        return self._other.lock(self._writable(name), wait=wait, shared=shared)
+        self._other.flush([self._writable(name)[1] for name in names])

@@ -41,16 +41,7 @@ class CacheFetcher:
     waits for anything but the reading of that file. If it has further lazies, it waits in the queue again.
 
     Args:
-        folder: Folder of the scratch file.
-        num_workers: Number of threads.
-        limits: The limits of the cache, which may change while files wait.
         keeps_values: Cache decoded values, as pickles; else raw files.
-
-    Attributes:
-        count: Number of files in the cache.
-
-    Raises:
-        StorageError: No file can be created in the folder.
     """
 
     def __init__(self, folder: Path, limits: CacheLimits, *, num_workers: int, keeps_values: bool) -> None:
@@ -74,7 +65,6 @@ class CacheFetcher:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the files in the cache."""
         return self._scratch.size_bytes
 
     # ----------------------------------------------------------------------------------------------- for the lazies
@@ -343,7 +333,6 @@ class CacheEntry:
     """A file that lazies of this process refer to, or a stored value.
 
     Args:
-        fetcher: The fetcher of the entry.
         key: Store and key of the file; None for a value.
         keeps_value: Cache the decoded value, as a pickle; else the raw file.
     """
@@ -362,12 +351,6 @@ class CacheEntry:
     fetched: Fetched | None = None  # set only if threads wait and the cache has no space
 
     def read_store(self) -> Fetched:
-        """Read the file from its store, decoded if the cache keeps values.
-
-        Raises:
-            Exception: The error of the store.
-            EnergonError: The entry is a value, and this process is a fork of the one that stored it.
-        """
         if self.key is None:
             raise EnergonError(
                 "a value of a cache pool was requested in a fork of the process that stored it",
@@ -388,13 +371,11 @@ class CacheEntry:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
     def read_cache(self, extent: Extent) -> Fetched:
-        """Read the cached file or value, and its source."""
         data = extent.read()
         # Only this process can write to the file: it has no name.
         return pickle.loads(data) if self.is_pickle else data, self.source  # noqa: S301
 
     def value_of(self, raw: Any) -> Any:
-        """Decode a raw file."""
         if self.keeps_value or self.key is None:
             return raw
         store, fname = self.key

@@ -169,13 +169,7 @@ _opened: WeakValueDictionary[tuple[object, ...], TarDataset] = WeakValueDictiona
 
 
 def open_shared(ref: DatasetRef) -> TarDataset:
-    """Open a dataset of tar shards, or return it if a store of this process has it open.
-
-    Raises:
-        StorageError: The folder is missing, or not prepared.
-        ConfigError: ``.info.json`` is invalid, or the shards are no tar files.
-        FormatError: The index is damaged.
-    """
+    """Open a dataset of tar shards, or return it if a store of this process has it open."""
     version = _version(ref)
     opened = _opened.get(version) if version else None
     if opened is None:

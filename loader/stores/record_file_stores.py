@@ -40,7 +40,6 @@ class _RecordFileStore(FileStore[T_co]):
         return self._opened
 
     def __len__(self) -> int:
-        """Return the number of samples."""
         return len(self._file())
 
     def _read(self, key: str | int) -> tuple[Any, SourceInfo]:
@@ -106,5 +105,4 @@ class JsonlFileStore(_RecordFileStore[bytes]):
             FormatError: The index is missing or damaged, or the file has changed.
             StorageError: The file cannot be read.
         """
-        line, source = self._read(key)
-        return line, source
+        return self._read(key)

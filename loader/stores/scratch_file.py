@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from ..storage.local import pread_all
 from ..storage.protocol import raise_storage_error
 
 _SEGMENTS = 64  # at the largest size: without holes, space is freed only a whole segment at a time
@@ -51,25 +52,16 @@ class Extent:
     size_bytes: int
 
     def write(self, data: bytes) -> None:
-        """Write all bytes; from any thread.
-
-        Raises:
-            OSError: The disk is full.
-        """
+        """Write all bytes; from any thread."""
         rest = memoryview(data)
         while rest:
             rest = rest[os.pwrite(self.segment.fd, rest, self.offset + len(data) - len(rest)) :]
 
     def read(self) -> bytes:
-        """Read all bytes; from any thread."""
-        pieces: list[bytes] = []
-        done = 0
-        while done < self.size_bytes:
-            pieces.append(os.pread(self.segment.fd, self.size_bytes - done, self.offset + done))
-            done += len(pieces[-1])
-            if not pieces[-1]:
-                raise OSError(f"a cache file ends {self.size_bytes - done} bytes early")
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        data = pread_all(self.segment.fd, self.offset, self.size_bytes)
+        if len(data) < self.size_bytes:
+            raise OSError(f"a cache file ends {self.size_bytes - len(data)} bytes early")
+        return data
 
 
 class ScratchFile:
@@ -79,11 +71,7 @@ class ScratchFile:
     can punch holes (macOS cannot by this call); else its space is freed when the whole segment is released.
 
     Args:
-        folder: A folder on the disk, created if it is missing.
         max_bytes: Largest size that will be reserved; segments are a fraction of it.
-
-    Raises:
-        StorageError: No file can be created in the folder.
     """
 
     def __init__(self, folder: Path, *, max_bytes: int) -> None:
@@ -99,11 +87,7 @@ class ScratchFile:
             raise_storage_error("create a cache file in this folder", self._folder, error)
 
     def reserve(self, size_bytes: int) -> Extent:
-        """Reserve space for some bytes, to be written by :meth:`Extent.write`.
-
-        Raises:
-            OSError: No further file can be created.
-        """
+        """Reserve space for some bytes, to be written by :meth:`Extent.write`."""
         segment = self._segment
         if segment is None or segment.end >= self._segment_bytes:
             segment = self._segment = _Segment(self._folder)
@@ -115,7 +99,6 @@ class ScratchFile:
         return extent
 
     def release(self, extent: Extent) -> None:
-        """Free the space of an extent."""
         segment = extent.segment
         segment.extents -= 1
         freed = 0

@@ -53,10 +53,7 @@ class SystemFileStore(FileStore[bytes]):
             MissingFileError: The file does not exist.
             StorageError: The key leads out of the folder, or the file cannot be read.
         """
-        storage, name = self._place(key)
-        if (bare := key_without_shard(key)) is not None and not storage.exists(name):
-            key = bare
-            storage, name = self._place(key)
+        key, storage, name = self._find(key)
         try:
             data = storage.read(name)
         except StorageError as error:
@@ -79,13 +76,17 @@ class SystemFileStore(FileStore[bytes]):
                 f"a SystemFileStore without a folder has no media metadata, so none of {key!r}",
                 hint="set base_dir to the folder that energon prepare-media has processed",
             )
-        storage, name = self._place(key)
-        if (bare := key_without_shard(key)) is not None and not storage.exists(name):
-            key = bare
-            self._place(key)
+        key = self._find(key)[0]
         if self._media is None:
             self._media = MediaMetadataReader(self._remote or LocalStorage(self._base))
         return self._media.get(posixpath.normpath(key))
+
+    def _find(self, key: str) -> tuple[str, Storage, str]:
+        """Return the key, without a shard that is no folder, with the storage of the file and its name there."""
+        place = self._place(key)
+        if (bare := key_without_shard(key)) is not None and not place[0].exists(place[1]):
+            key, place = bare, self._place(bare)
+        return key, *place
 
     def _place(self, key: str) -> tuple[Storage, str]:
         """Return the storage of a key's file, and its name there."""

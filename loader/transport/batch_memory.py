@@ -52,7 +52,6 @@ def place(shape: Sequence[int], *, like: torch.Tensor) -> torch.Tensor | None:
 
     Args:
         shape: Its shape.
-        like: A tensor of its type and device.
     """
     memory = _thread.slot[0]
     if memory is None or not like.is_cpu or prod(shape) * like.element_size() < MIN_BYTES:
@@ -97,7 +96,6 @@ class ReusedMemory:
         return torch.from_numpy(contents).view(dtype).view(*shape)
 
     def array(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Allocate an array in the same way."""
         count = prod(shape)
         try:
             memory = self._take(_rounded_up(count * np.dtype(dtype).itemsize))

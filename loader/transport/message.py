@@ -41,15 +41,12 @@ class SegmentFlags:
         self._flags: Any = RawArray(ctypes.c_ubyte, _MAX_SEGMENTS)
 
     def is_free(self, number: int) -> bool:
-        """Check that no object of the rank refers to a segment."""
         return not self._flags[number]
 
     def take(self, number: int) -> None:
-        """Hand a segment over to the rank."""
         self._flags[number] = 1
 
     def release(self, number: int) -> None:
-        """Hand a segment back to its worker."""
         self._flags[number] = 0
 
 
@@ -61,29 +58,7 @@ class _Name(NamedTuple):
     generation: int  # the number of times that the worker replaced it by a larger one
 
 
-class SentSegment:
-    """A segment on its way to the rank, which opens it when it reads the message, while the worker still runs.
-
-    Args:
-        name: The identity of the segment.
-        file: The worker's descriptor of it.
-        size_bytes: Its size.
-    """
-
-    __slots__ = ("_file", "_name", "_size_bytes")
-
-    def __init__(self, name: _Name, file: int, size_bytes: int) -> None:
-        self._name = name
-        self._file = file
-        self._size_bytes = size_bytes
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _attach, (self._name, self._file, self._size_bytes)
-
-
 class _Attached(NamedTuple):
-    """A segment that the rank has mapped."""
-
     name: _Name
     memory: mmap.mmap
 
@@ -115,7 +90,7 @@ def mapped_bytes(pids: Sequence[int]) -> int:
     return sum(len(attached.memory) for (pid, _), attached in [*_attached.items()] if pid in pids)
 
 
-def view_of_segment(segment: _Attached, size_bytes: int, flags: SegmentFlags) -> memoryview:
+def _view(segment: _Attached, size_bytes: int, flags: SegmentFlags) -> memoryview:
     """Return the first bytes of a segment; it is released with the last object that refers to the view."""
     exporter = (ctypes.c_ubyte * size_bytes).from_buffer(segment.memory)
     weakref.finalize(exporter, _release, flags, segment.name, os.getpid()).atexit = False
@@ -129,10 +104,10 @@ def _release(flags: SegmentFlags, name: _Name, pid: int) -> None:
 
 
 class _Segment:
-    """A segment in its worker's process."""
+    # The rank opens it when it reads a message, while the worker still runs.
 
-    def __init__(self, generation: int, size_bytes: int) -> None:
-        self.generation = generation
+    def __init__(self, number: int, generation: int, size_bytes: int) -> None:
+        self.name = _Name(os.getpid(), number, generation)
         self.size_bytes = size_bytes
         self.file = os.memfd_create("energon-batches", os.MFD_CLOEXEC)
         try:
@@ -142,6 +117,9 @@ class _Segment:
             os.close(self.file)
             raise
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _attach, (self.name, self.file, self.size_bytes)
+
     def close(self) -> None:
         """Unmap the memory; mappings of the rank stay."""
         self.memory.close()
@@ -149,17 +127,13 @@ class _Segment:
 
 
 class SegmentPool:
-    """The segments of a worker process.
-
-    Args:
-        flags: The owners of the segments, shared with the rank.
-    """
+    """The segments of a worker process."""
 
     def __init__(self, flags: SegmentFlags) -> None:
         self._flags = flags
         self._segments: list[_Segment] = []
 
-    def take(self, size_bytes: int) -> tuple[SentSegment, mmap.mmap] | None:
+    def take(self, size_bytes: int) -> _Segment | None:
         """Return a free segment of at least ``size_bytes``, to send and to write to; None if all are in use."""
         free = [number for number in range(len(self._segments)) if self._flags.is_free(number)]
         fits = [number for number in free if self._segments[number].size_bytes >= size_bytes]
@@ -167,18 +141,16 @@ class SegmentPool:
             number = min(fits, key=lambda number: self._segments[number].size_bytes)
         elif len(self._segments) < _MAX_SEGMENTS:
             number = len(self._segments)
-            self._segments.append(_Segment(0, _rounded_up(size_bytes)))
+            self._segments.append(_Segment(number, 0, _rounded_up(size_bytes)))
         elif free:
             number = free[0]
             replaced = self._segments[number]
-            self._segments[number] = _Segment(replaced.generation + 1, _rounded_up(size_bytes))
+            self._segments[number] = _Segment(number, replaced.name.generation + 1, _rounded_up(size_bytes))
             replaced.close()
         else:
             return None
-        segment = self._segments[number]
         self._flags.take(number)
-        name = _Name(os.getpid(), number, segment.generation)
-        return SentSegment(name, segment.file, segment.size_bytes), segment.memory
+        return self._segments[number]
 
 
 def _rounded_up(size_bytes: int) -> int:
@@ -247,10 +219,9 @@ class BundlePacker:
             ranges.append((start, start + content.nbytes))
         if not ranges:
             return self._pickles, None, ranges
-        shared: Any
-        taken = pool.take(ranges[-1][1]) if pool is not None else None
-        if taken is not None:
-            shared, memory = taken[0], memoryview(taken[1])
+        shared: Any = None if pool is None else pool.take(ranges[-1][1])
+        if shared is not None:
+            memory = memoryview(shared.memory)
         else:
             shared = _new_shared_tensor(ranges[-1][1])
             memory = memoryview(shared.numpy())
@@ -275,7 +246,7 @@ def unpack_bundle(packed: PackedBundle, flags: SegmentFlags | None) -> list[Call
     if flags is None or isinstance(shared, torch.Tensor):
         memory = memory if shared is None else memoryview(shared.numpy().data)
     elif shared is not None:
-        memory = view_of_segment(shared, ranges[-1][1], flags)
+        memory = _view(shared, ranges[-1][1], flags)
     pieces = (memory[start:stop] for start, stop in ranges)
     messages: list[Callable[[], Any]] = []
     for pickled, count in pickles:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from s3_server import free_port, s3_server, server_process
 
+from loader.storage.node_cache import block_cache
 from loader.storage.remote.clients import choice, helper_client
 from loader.storage.remote.clients.http_client import HttpClient
 from tests.object_server import ObjectServer
@@ -27,6 +28,7 @@ ACCESS_KEY, SECRET_KEY = "AKIATESTACCESSKEY", "planted-secret-key"
 def closed_world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Lead every request to a closed port, unless a test says otherwise."""
     monkeypatch.setenv("ENERGON_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(block_cache, "_MOST_FREE_BYTES", 0)  # a disk of tests may be almost full
     monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)  # the helper of each test runs no code that is covered
     if "127.0.0.1" in os.environ.get("AWS_ENDPOINT_URL", ""):  # of a fixture of the test's module
         yield

@@ -14,7 +14,7 @@ from loader.errors import StorageError
 from loader.storage import open_storage
 from loader.storage.remote import remember_options, remote_storage
 from loader.storage.remote.clients import choice, obstore_client
-from loader.storage.remote.clients.stores import open_s3_store
+from loader.storage.remote.clients.obstore_client import open_s3_store
 from loader.storage.remote.failures import Remedy, RequestFailure
 from loader.storage.remote.options import OPTIONS_VARIABLE, StorageOptions
 from tests.cli.run_energon import RunEnergon, run_in_this_process

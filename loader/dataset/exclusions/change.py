@@ -34,7 +34,6 @@ class ExclusionPlan:
 
     Attributes:
         numbers: Numbers of the samples that it excludes, ascending, without those that were excluded before.
-        already: Number of the chosen samples that were excluded before.
         remaining: Number of the samples that are not excluded afterwards.
         filter: Name of the filter to change; None for the split file.
     """
@@ -49,15 +48,9 @@ def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | Non
     """Return what an exclusion would change.
 
     Args:
-        folder: The dataset.
-        samples: Numbers of the samples to exclude.
         filter_name: Name of the filter that is to keep all others; None for the split file.
-
-    Raises:
-        ConfigError: There is no split file, as of a single file; no sample would remain; or a split file would have too
-            many entries.
-        FormatError: The filter is damaged or stale.
     """
+    # A split file is needed, unless a filter is to change.
     samples = np.unique(samples)
     if filter_name is None and isinstance(folder, SingleFile):
         raise ConfigError(
@@ -71,6 +64,7 @@ def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | Non
             at=folder.path,
             hint=f"{split_hint(folder.path)}; or exclude by a filter: energon exclude --to-filter NAME",
         )
+    # Count what was excluded before, and what remains.
     before = included_samples(folder, filter_name)
     numbers = np.intersect1d(samples, before, assume_unique=True)
     plan = ExclusionPlan(
@@ -79,6 +73,7 @@ def plan_exclusion(folder: Dataset, samples: IntArray, *, filter_name: str | Non
         remaining=len(before) - len(numbers),
         filter=filter_name,
     )
+    # Refuse a dataset without samples, and a split file that would be slow to parse.
     if len(numbers) and not plan.remaining:
         raise ConfigError(
             "no sample of the dataset would remain", at=folder.path, hint="check the condition or the list of keys"
@@ -96,12 +91,7 @@ def included_samples(folder: Dataset, filter_name: str | None = None) -> IntArra
     """Return the numbers of the samples that are not excluded, ascending.
 
     Args:
-        folder: The dataset.
         filter_name: Name of a filter, which keeps all if there is none of this name; None for the split file.
-
-    Raises:
-        ConfigError: The split file is invalid.
-        FormatError: The filter is damaged or stale.
     """
     if filter_name is None:
         return np.setdiff1d(np.arange(len(folder.index)), excluded_samples(folder), assume_unique=True)
@@ -118,14 +108,6 @@ def exclude_samples(
 
     Args:
         folder: The dataset; open it again to see the change.
-        plan: The exclusion.
-        reason: Why, for the journal.
-        shards: Shards of the plan that a split file excludes as a whole.
-        group: Text that the entries of one command in several datasets have in common.
-
-    Raises:
-        ConfigError: The split file is invalid.
-        StorageError: A file cannot be written, or another process changed it meanwhile.
     """
     if not len(plan.numbers):
         return None
@@ -156,23 +138,16 @@ def exclude_names(
 
     Args:
         folder: The dataset; its ``split_file`` is changed, and stays YAML or JSON.
-        names: ``<shard>/<key>``, or shards.
-        reason: Why, for the journal.
         samples: Number of samples that they exclude; None for the number of new names.
         group: As in :func:`exclude_samples`.
 
     Returns:
         The entry of the journal; None if all names were there.
-
-    Raises:
-        ConfigError: The split file is invalid.
-        StorageError: A file cannot be written, or another process changed it meanwhile.
     """
     storage, own = folder.storage, ExclusionFiles.of(folder)
     with storage.lock(own.lock):
         file = f"{FOLDER}/{folder.documents.split_file}"
-        before, version = _read(storage, file)
-        config = _parse(storage, file, before)
+        config, before, version = _read(storage, file)
         known = set(config.exclude)
         added = tuple(name for name in dict.fromkeys(names) if name not in known)
         if not added:
@@ -199,11 +174,6 @@ def undo_exclusion(folder: Dataset) -> Exclusion | None:
 
     Args:
         folder: The dataset; open it again to see the change.
-
-    Raises:
-        ConfigError: The split file is missing or invalid.
-        FormatError: The journal is damaged.
-        StorageError: A file cannot be written, or another process changed it meanwhile.
     """
     storage, own = folder.storage, ExclusionFiles.of(folder)
     with storage.lock(own.lock):
@@ -215,8 +185,7 @@ def undo_exclusion(folder: Dataset) -> Exclusion | None:
             _undo_filter(own.of_filter(last.filter), last)
         else:
             file = f"{FOLDER}/{last.split_file}"
-            before, version = _read(storage, file)
-            config = _parse(storage, file, before)
+            config, _, version = _read(storage, file)
             removed = frozenset(last.names)
             config = replace(config, exclude=tuple(name for name in config.exclude if name not in removed))
             _write(storage, file, format_split_config(config, file=file).encode("utf-8"), version)
@@ -255,14 +224,14 @@ def _copy_filter(files: FilterFiles, old: str, new: str) -> None:
         _write(files.storage, f"{files.prefix}{extension}{new}", data)
 
 
-def _read(storage: Storage, file: str) -> tuple[bytes, str]:
-    """Return the bytes of a file, and its version in an object store."""
+def _read(storage: Storage, file: str) -> tuple[SplitConfig, bytes, str]:
     if not storage.exists(file):
         raise ConfigError("there is no such split file", file=storage.path(file), hint=split_hint(storage.path("")))
     if isinstance(storage, RemoteStorage):
         storage.note_written(file)  # it may have changed since it was listed
     version = storage.stat(file).etag
-    return storage.read(file), version
+    data = storage.read(file)
+    return parse_split_config(data.decode("utf-8", "replace"), file=storage.path(file)), data, version
 
 
 def _write(storage: Storage, file: str, data: bytes, version: str = "") -> None:
@@ -272,10 +241,6 @@ def _write(storage: Storage, file: str, data: bytes, version: str = "") -> None:
         return
     with storage.create(file) as target:
         target.write(data)
-
-
-def _parse(storage: Storage, file: str, data: bytes) -> SplitConfig:
-    return parse_split_config(data.decode("utf-8", "replace"), file=storage.path(file))
 
 
 def _now() -> str:

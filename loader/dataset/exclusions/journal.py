@@ -29,8 +29,6 @@ class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         at: Time in UTC, ``2026-11-24T10:00:00Z``.
-        reason: Why, as the caller gave it.
-        samples: Number of samples that it excluded.
         names: The entries that it added to a split file: ``<shard>/<key>``, or shards.
         split_file: Name in ``.nv-meta`` of that file; empty for a filter.
         filter: Name of the filter that it changed; empty for a split file.
@@ -58,7 +56,6 @@ class ExclusionFiles:
     """The names of a dataset's files about exclusions.
 
     Attributes:
-        storage: The dataset, or the folder of a single file.
         file: Name of the single file; None for a prepared folder.
     """
 
@@ -67,7 +64,6 @@ class ExclusionFiles:
 
     @classmethod
     def of(cls, folder: Dataset) -> ExclusionFiles:
-        """Return the files of a dataset."""
         return cls(storage=folder.storage, file=folder.file if isinstance(folder, SingleFile) else None)
 
     @property
@@ -77,11 +73,9 @@ class ExclusionFiles:
 
     @property
     def lock(self) -> str:
-        """The lock that a change holds."""
         return LOCK if self.file is None else f".{self.file}.lock"
 
     def of_filter(self, name: str) -> FilterFiles:
-        """Return the files of a filter."""
         if self.file is None:
             return FilterFiles.of_dataset(self.storage, name)
         return FilterFiles.of_file(self.storage, self.file, name)
@@ -98,30 +92,21 @@ class ExclusionFiles:
         return sorted(name for name in names if is_filter_name(name) and self.of_filter(name).exist())
 
     def read_journal(self) -> tuple[Exclusion, ...]:
-        """Read the exclusions of the dataset, the oldest first.
-
-        Raises:
-            FormatError: The file has something else, or another version.
-        """
-        return _read_journal(self.storage, self.journal)
-
-
-def _read_journal(storage: Storage, file: str) -> tuple[Exclusion, ...]:
-    if not storage.exists(file):
-        return ()
-    try:
-        # The standard library reads names that are not UTF-8, unlike msgspec.
-        journal = msgspec.convert(json.loads(read_document(storage, file)), _Journal)
-        found = f"format_version {journal.format_version}"
-        if journal.format_version == _FORMAT_VERSION:
-            return journal.exclusions
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        found = str(error)
-    raise FormatError(
-        f"expected the journal of energon exclude, format_version {_FORMAT_VERSION}; {found}",
-        shard=storage.path(file),
-        hint="remove this file; the samples stay excluded",
-    )
+        if not self.storage.exists(self.journal):
+            return ()
+        try:
+            # The standard library reads names that are not UTF-8, unlike msgspec.
+            journal = msgspec.convert(json.loads(read_document(self.storage, self.journal)), _Journal)
+            found = f"format_version {journal.format_version}"
+            if journal.format_version == _FORMAT_VERSION:
+                return journal.exclusions
+        except (ValueError, RecursionError, msgspec.ValidationError) as error:
+            found = str(error)
+        raise FormatError(
+            f"expected the journal of energon exclude, format_version {_FORMAT_VERSION}; {found}",
+            shard=self.storage.path(self.journal),
+            hint="remove this file; the samples stay excluded",
+        )
 
 
 def encode_journal(exclusions: Sequence[Exclusion]) -> bytes:

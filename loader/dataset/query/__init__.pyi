@@ -10,12 +10,13 @@ from .dataset_values import (
     only_value as only_value,
     write_command as write_command,
 )
-from .key_files import keys_and_origins as keys_and_origins, keys_of_file as keys_of_file
 from .samples import (
     KeyOrigin as KeyOrigin,
     SampleQuery as SampleQuery,
     find_samples as find_samples,
     foreign_keys_error as foreign_keys_error,
+    keys_and_origins as keys_and_origins,
+    keys_of_file as keys_of_file,
     keys_of_folder as keys_of_folder,
     read_keys as read_keys,
     samples_of_keys as samples_of_keys,

@@ -12,7 +12,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,27 +64,14 @@ class Values:
     categories: tuple[str, ...] | None = None
 
 
-class ValuesOf(Protocol):
-    """Looks up the values of some samples."""
-
-    def column(self, name: str) -> Values:
-        """Return the values of a name."""
-
-    def size(self, part: str) -> Values:
-        """Return the sizes of a part in bytes; unknown for samples without it."""
-
+ValuesOf = Callable[[str, bool], Values]
+"""Returns the values of a name for some samples; with True, the sizes in bytes of the part of this name, if any."""
 
 _Value = Values | int | float | str
 
 
 class Condition:
     """A parsed condition.
-
-    Args:
-        text: The expression.
-
-    Raises:
-        ConfigError: It has a form that is not allowed; the message names it.
 
     >>> Condition("tokens > 2048 and width >= 512").columns
     ('tokens', 'width')
@@ -105,7 +92,6 @@ class Condition:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the values of the condition, sorted: columns or others."""
         called = {node.func for node in ast.walk(self._tree) if isinstance(node, ast.Call)}
         names = (
             self._name(node.id) for node in ast.walk(self._tree) if isinstance(node, ast.Name) and node not in called
@@ -123,15 +109,7 @@ class Condition:
         return tuple(sorted({str(one.value) for call in calls for one in call.args if isinstance(one, ast.Constant)}))
 
     def holds(self, source: ValuesOf, samples: int) -> _Bools:
-        """Return True for the samples for which the condition is known to be true, shape (samples,).
-
-        Args:
-            source: Looks up the values of these samples.
-            samples: Number of samples.
-
-        Raises:
-            ConfigError: There is no such column, or a text is compared with a number.
-        """
+        """Return True for the samples for which the condition is known to be true, shape (samples,)."""
         with np.errstate(all="ignore"):
             is_true, known = self._truth(self._tree, source)
         return np.broadcast_to(is_true & known, (samples,))
@@ -204,7 +182,7 @@ class Condition:
     # ---------------------------------------------------------------------------------------------- evaluation
 
     def _truth(self, node: ast.expr, source: ValuesOf) -> _Truth:
-        """Return whether a condition is true, and whether that is known."""
+        # Conditions of conditions: "false and unknown" is known, and so is "true or unknown".
         match node:
             case ast.BoolOp(op=op, values=values):
                 is_true, known = self._truth(values[0], source)
@@ -220,6 +198,7 @@ class Condition:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
                 is_true, known = self._truth(operand, source)
                 return ~is_true, known
+            # Comparisons, and questions about the existence of values.
             case ast.Compare(ops=ops, left=left, comparators=comparators):
                 is_true, known = np.True_, np.True_
                 for sign, right in zip(ops, comparators, strict=True):
@@ -227,11 +206,12 @@ class Condition:
                     is_true, known, left = is_true & one, known & one_known, right
                 return is_true, known
             case ast.Call(func=ast.Name(id="known"), args=[ast.Name(id=name)]):
-                found = source.column(self._name(name)).known
+                found = source(self._name(name), False).known
                 return found, np.ones_like(found)
             case ast.Call(func=ast.Name(id="has"), args=[ast.Constant(value=str(part))]):
-                found = source.size(part).known
+                found = source(part, True).known
                 return found, np.ones_like(found)
+        # A number alone is true unless it is 0.
         value = self._value(node, source)
         if isinstance(value, str) or (isinstance(value, Values) and value.categories is not None):
             raise self._invalid(f"expected a comparison, found the text {self._shown(node)!r}")
@@ -261,9 +241,9 @@ class Condition:
             case ast.Constant(value=int() | float() | str() as value):
                 return value
             case ast.Name(id=name):
-                return source.column(self._name(name))
+                return source(self._name(name), False)
             case ast.Call(func=ast.Name(id="size"), args=[ast.Constant(value=str(part))]):
-                return source.size(part)
+                return source(part, True)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
                 return self._number(0, operand, operator.sub, source)
             case ast.UnaryOp(op=ast.UAdd(), operand=operand):

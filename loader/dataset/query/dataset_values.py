@@ -45,14 +45,6 @@ def column_or_values(
     """Return the column that a name means, or the values of parts that it may mean; neither for an unknown name.
 
     The name of a column is that column; ``jpg.width`` and ``json[a]`` are the columns with these values, if any.
-
-    Args:
-        folder: The dataset.
-        text: The name.
-        columns: The columns of the dataset, if they were listed.
-
-    Raises:
-        ConfigError: The text is no name.
     """
     known = folder.documents.column_names() if columns is None else columns
     if text in known or text in INDEX_COLUMNS:
@@ -68,28 +60,17 @@ def column_or_values(
 
 
 def is_indexed(folder: Dataset, text: str) -> bool:
-    """Return True if values of a name are in a column or in the index, so that no sample is read.
-
-    Raises:
-        ConfigError: The text is no name.
-    """
+    """Return True if values of a name are in a column or in the index, so that no sample is read."""
     column, meant = column_or_values(folder, text)
     return column is not None or _sized_part(meant) is not None
 
 
 def _sized_part(meant: Sequence[ValueName]) -> str | None:
-    """Return the part whose size a name means; None for other names."""
     return meant[0].part if len(meant) == 1 and meant[0].trait == "bytes" and not meant[0].path else None
 
 
 def only_value(text: str, existing: Sequence[ValueName], *, at: str, known: Iterable[str] = ()) -> ValueName:
     """Return the value that a name means.
-
-    Args:
-        text: The name.
-        existing: The values that it may mean and that samples have.
-        at: The dataset, for messages.
-        known: Names of other values, from which the message suggests a similar one.
 
     Raises:
         UnknownValueError: No sample has such a value.
@@ -143,16 +124,10 @@ class DatasetValues:
     """The values of some names.
 
     Args:
-        folder: The dataset.
         names: The names, as :func:`column_or_values` takes them.
         samples: Numbers of the samples whose values are looked up, ascending.
         compute: Reads what is no column; None refuses it.
         are_all: Values that no sample has are unknown names; otherwise, other samples may have them.
-
-    Raises:
-        ConfigError: A name means several values, or none that can be read.
-        UnknownValueError: No sample has a value of a name.
-        FormatError: A column is damaged or stale.
     """
 
     def __init__(
@@ -195,7 +170,6 @@ class DatasetValues:
                 self._computed[name] = values[only_value(name, existing, at=folder.path)]
 
     def values(self, name: str, samples: IntArray) -> Values:
-        """Return the values of a name for some of the samples."""
         column = self._columns.get(name)
         if column is not None:
             return Values(column.values[samples], column.is_known(samples), column.record.categories or None)
@@ -211,11 +185,9 @@ class DatasetValues:
         return self._of_parts(samples, None)
 
     def size(self, part: str, samples: IntArray) -> Values:
-        """Return the sizes of a part in bytes."""
         return self._of_parts(samples, part)
 
     def _of_parts(self, samples: IntArray, part: str | None) -> Values:
-        """Return the sizes of one part, or of all."""
         if self.folder.traits.are_records:
             raise ConfigError(
                 "the sizes of parts are known of tar shards only", at=self.folder.path, hint="use a column instead"

@@ -1,24 +1,129 @@
-"""Find the samples of a dataset that a query chooses."""
+"""Find the samples of a dataset that a query chooses, and read keys from files."""
 
 from __future__ import annotations
 
+import csv
+import json
 import os
+import sys
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...arrays import IntArray
-from ...errors import ConfigError
+from ...arrays import IntArray, numbers_in
+from ...errors import ConfigError, StorageError
 from ...format.documents.messages import nearest_names
 from ..dataset import Dataset
 from ..records import SingleFile
 from ..split_parts import excluded_samples, filter_of_part, open_filter, samples_of_part
 from .condition import Condition, Values
 from .dataset_values import Compute, DatasetValues, column_or_values, is_indexed
+
+_COLUMNS = ("key", "__key__", "sample", "name")
+
+
+def keys_and_origins(path: str, *, column: str | None = None) -> tuple[list[str], dict[str, list[KeyOrigin]]]:
+    """Return the keys of a file; a quarantine file also names the dataset of each key.
+
+    Args:
+        path: As for :func:`keys_of_file`.
+        column: The column of a table; of a quarantine file, its keys alone are used, in any dataset.
+    """
+    keys = keys_of_file(path, column=column)
+    if column is not None or not path.lower().endswith(".jsonl"):
+        return keys, {}
+    origins: dict[str, list[KeyOrigin]] = {}
+    with open(path, encoding="utf-8", errors="surrogateescape") as file:
+        for row in map(json.loads, filter(str.strip, file)):
+            origin = origin_of_row(row)
+            if origin is not None:
+                origins.setdefault(row["key"], []).append(origin)
+    return keys, origins
+
+
+def keys_of_file(path: str, *, column: str | None = None) -> list[str]:
+    """Return the keys of a file.
+
+    Args:
+        path: A text file with one key a line, or ``-`` for standard input; a ``.csv``, ``.tsv``, ``.jsonl`` or
+            ``.parquet`` file; or a ``.json`` file that ``energon lint --json`` printed.
+        column: The column of a table; None for the one named key, __key__, sample or name, or the only one.
+    """
+    try:
+        if path == "-":
+            return list(read_keys(sys.stdin))
+        ending = path.rpartition(".")[2].lower()
+        if ending == "parquet":
+            return _of_parquet(path, column)
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            if ending in ("csv", "tsv"):
+                rows = csv.reader(file, delimiter="," if ending == "csv" else "\t")
+                header = next(rows, [])
+                place = header.index(_column(header, column, path))
+                return [row[place] for row in rows if len(row) > place and row[place]]
+            if ending == "json":
+                return list(_of_report(json.load(file), path))
+            if ending == "jsonl":
+                return list(dict.fromkeys(_of_rows(file, column, path)))
+            return list(read_keys(file))
+    except OSError as error:
+        raise StorageError(
+            f"cannot read this file: {error.strerror}", path=path, hint="name a file of keys, one a line"
+        ) from error
+    except (ValueError, RecursionError, csv.Error) as error:
+        raise ConfigError(f"cannot read keys from this file: {error}", at=path, hint="check its format") from error
+
+
+def _of_rows(lines: Iterable[str], column: str | None, path: str) -> Iterator[str]:
+    for line in lines:
+        if line.strip():
+            row = json.loads(line)
+            if not isinstance(row, dict):
+                raise ConfigError("expected an object on each line", at=path, hint="check the format of the file")
+            yield str(row[_column(list(row), column, path)])
+
+
+def _of_parquet(path: str, column: str | None) -> list[str]:
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ConfigError(
+            "reading Parquet files needs pyarrow, which is not installed",
+            at=path,
+            hint="run: pip install 'energon-toolkit[tables]'",
+        ) from error
+    with parquet.ParquetFile(path) as table:
+        name = _column(table.schema_arrow.names, column, path)
+        return [str(key) for key in table.read(columns=[name]).column(name).to_pylist() if key is not None]
+
+
+def _column(names: list[str], wanted: str | None, path: str) -> str:
+    if wanted is None:
+        found = [name for name in _COLUMNS if name in names] or (names if len(names) == 1 else [])
+    else:
+        found = [wanted] if wanted in names else []
+    if not found:
+        what = f"a column {wanted!r}" if wanted is not None else f"a column named {', '.join(_COLUMNS[:-1])} or name"
+        raise ConfigError(
+            f"expected {what}, found: {', '.join(names) or 'none'}", at=path, hint="name the column of the keys"
+        )
+    return found[0]
+
+
+def _of_report(report: object, path: str) -> Iterator[str]:
+    findings = report.get("findings") if isinstance(report, dict) else None
+    if not isinstance(findings, list) or not all(isinstance(finding, dict) for finding in findings):
+        raise ConfigError(
+            "expected a report with 'findings'", at=path, hint="make it: energon lint PATH --json > report.json"
+        )
+    keys = (f"{one['shard']}/{one['key']}" for one in findings if one.get("shard") and one.get("key"))
+    yield from dict.fromkeys(keys)
+
 
 _MAX_UNKNOWN = 5
 _MAX_KEYS = 200_000  # that are listed to find a near one
@@ -56,13 +161,7 @@ def find_samples(folder: Dataset, query: SampleQuery, *, within: range | None = 
     """Return the numbers of the chosen samples, ascending.
 
     Args:
-        folder: The dataset.
-        query: The choice.
         within: Only some of these numbers; a value of the condition that none of them has may exist in others.
-
-    Raises:
-        ConfigError: There is no such split part, key, value or filter, or the condition is invalid.
-        FormatError: A column or filter is damaged or stale.
     """
     condition = None if query.where is None else Condition(query.where)
     found = _of_parts(folder, query, range(len(folder.index)) if within is None else within)
@@ -76,7 +175,7 @@ def find_samples(folder: Dataset, query: SampleQuery, *, within: range | None = 
     if condition is not None:
         columns = DatasetValues(folder, condition.columns, found, query.compute, are_all=within is None)
         pieces = (found[start : start + _ROWS_AT_ONCE] for start in range(0, len(found), _ROWS_AT_ONCE))
-        kept = [some[condition.holds(_Rows(columns, some), len(some))] for some in pieces]
+        kept = [some[condition.holds(partial(_look_up, columns, some), len(some))] for some in pieces]
         found = np.concatenate([np.empty(0, np.int64), *kept])
     return found
 
@@ -94,14 +193,13 @@ def read_keys(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _of_parts(folder: Dataset, query: SampleQuery, within: range) -> IntArray:
-    """Return the samples of the split parts that the query's filter and the filters of the parts keep."""
     pieces = []
     for part in query.split_parts or (None,):
         if part is None:
             found = np.arange(within.start, within.stop)
             rows = None if query.filter is None else open_filter(folder, query.filter)
         else:
-            found = _numbers(samples_of_part(folder, part, excluded_shards=True))
+            found = numbers_in(samples_of_part(folder, part, excluded_shards=True))
             rows = filter_of_part(folder, part, query.filter)
         if rows is not None:
             found = np.intersect1d(found, rows.numbers(np.arange(len(rows))), assume_unique=True)
@@ -109,17 +207,8 @@ def _of_parts(folder: Dataset, query: SampleQuery, within: range) -> IntArray:
     return pieces[0] if len(pieces) == 1 else np.unique(np.concatenate(pieces))
 
 
-def _numbers(ranges: Iterable[range]) -> IntArray:
-    return np.concatenate([np.empty(0, np.int64), *(np.arange(some.start, some.stop) for some in ranges)])
-
-
 def samples_of_keys(folder: Dataset, keys: Iterable[str]) -> dict[str, Sequence[int]]:
-    """Return the numbers of the samples that each key names; none for an unknown key.
-
-    Args:
-        folder: The dataset.
-        keys: ``<shard>/<key>``, bare keys, and shards.
-    """
+    """Return the numbers of the samples that each key names; none for an unknown key."""
     shards = {shard.name: shard for shard in folder.index.shards}
     return {
         key: folder.index.find(key) or (folder.index.samples_of(shards[key]) if key in shards else ())
@@ -136,11 +225,7 @@ def _of_keys(folder: Dataset, keys: Iterable[str]) -> IntArray:
 
 
 def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
-    """Return what the condition of a query names and a dataset lacks: ``column 'width'``, ``part 'jpg'``.
-
-    Raises:
-        ConfigError: The condition is invalid.
-    """
+    """Return what the condition of a query names and a dataset lacks: ``column 'width'``, ``part 'jpg'``."""
     if query.where is None:
         return []
     parsed, lacking = Condition(query.where), []
@@ -153,18 +238,8 @@ def unknown_names(folder: Dataset, query: SampleQuery) -> list[str]:
     return [*lacking, *(f"part {name!r}" for name in parsed.parts if name not in parts)]
 
 
-class _Rows:
-    """The values of some samples, as a condition asks for them."""
-
-    def __init__(self, columns: DatasetValues, samples: IntArray) -> None:
-        self._columns = columns
-        self._samples = samples
-
-    def column(self, name: str) -> Values:
-        return self._columns.values(name, self._samples)
-
-    def size(self, part: str) -> Values:
-        return self._columns.size(part, self._samples)
+def _look_up(columns: DatasetValues, samples: IntArray, name: str, is_size: bool) -> Values:
+    return columns.size(name, samples) if is_size else columns.values(name, samples)
 
 
 def unknown_key_error(folders: Sequence[Dataset], keys: Sequence[str], *, at: str) -> ConfigError:
@@ -173,7 +248,6 @@ def unknown_key_error(folders: Sequence[Dataset], keys: Sequence[str], *, at: st
     Args:
         folders: The datasets, or single files of samples; at least one.
         keys: ``<shard>/<key>``, or bare keys; at least one.
-        at: The path that names the datasets.
     """
     folder = folders[0]
     hint = "keys are written as energon preview shows them: '<shard>/<key>', or the key alone"
@@ -227,7 +301,6 @@ class KeyOrigin:
     """The dataset of a key.
 
     Attributes:
-        path: The dataset.
         uuid: Name of its index; None if it has none, as single files and joins.
     """
 
@@ -260,12 +333,7 @@ def keys_of_folder(keys: Iterable[str], origins: KeyOrigins, folder: Dataset) ->
 
 
 def foreign_keys_error(origins: KeyOrigins, *, at: str) -> ConfigError:
-    """Return the error about keys that are in no named dataset.
-
-    Args:
-        origins: The datasets of the keys.
-        at: The path that was named.
-    """
+    """Return the error about keys that are in no named dataset."""
     paths = sorted({origin.path for some in origins.values() for origin in some})
     more = f" and {len(paths) - _MAX_SHOWN:,} more" if len(paths) > _MAX_SHOWN else ""
     return ConfigError(

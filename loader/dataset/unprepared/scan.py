@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import msgspec
@@ -14,12 +15,11 @@ import numpy.typing as npt
 from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
 from ...errors import EnergonError
 from ...format.dataset_ref import DatasetRef
-from ...format.index.dataset_index import PartLocation
 from ...format.index.layout import Layout, PartStats, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.worker_pool import run_in_workers
 from ...storage import FileInfo, ReadableFile, Storage
-from ..documents import NoDocuments
+from ..dataset import NoDocuments
 from ..tar import TarDataset
 from .tar_index import TarFolder, TarIndex
 
@@ -32,11 +32,9 @@ class ShardSummary:
 
     Attributes:
         entry: The shard, as if it were the only one.
-        sizes: Part name → sizes of evenly spaced parts.
         counts: Part name → number of parts and their bytes.
         key_hash: Hashes of the keys, ascending, shape (n,).
         key_order: The sample of each hash, shape (n,).
-        part_sets: Its part sets.
     """
 
     entry: ShardEntry
@@ -51,8 +49,6 @@ class UnpreparedDataset(TarDataset):
     """Tar shards without ``.nv-meta``, whose samples a scan of the headers has located: no split, columns or types.
 
     Args:
-        tars: The shards.
-        index: The samples.
         complete: These are all samples of the shards.
         damaged: The errors of shards that cannot be scanned, whose samples are missing.
     """
@@ -68,9 +64,6 @@ class UnpreparedDataset(TarDataset):
         self.complete = complete
         self.damaged = damaged
 
-    def locations(self, sample: int) -> list[PartLocation]:
-        return self.index.parts(sample)
-
     def open_shard(self, shard: ShardEntry) -> ReadableFile:
         return self.storage.open(shard.name, replace(shard.info, is_indexed=False))
 
@@ -79,12 +72,7 @@ def scan_first_samples(tars: TarFolder, samples: int) -> UnpreparedDataset:
     """Scan no more headers than needed for the first samples.
 
     Args:
-        tars: The shards.
         samples: Number of samples to find at least, if there are as many.
-
-    Raises:
-        FormatError: A shard is damaged, and no other one has samples.
-        StorageError: The same for a shard that cannot be read.
     """
     entries: list[ShardEntry] = []
     loaded: dict[str, ShardIndex] = {}
@@ -116,12 +104,10 @@ def scan_tars(
     """Scan the headers of all shards.
 
     Args:
-        tars: The shards.
-        workers: Number of worker processes.
         on_progress: Called after each shard with the numbers of scanned shards and of all shards.
     """
     found: dict[int, ShardSummary | EnergonError] = {}
-    with closing(run_in_workers(_Scan(tars.storage), tars.shards, workers=workers)) as results:
+    with closing(run_in_workers(partial(_scan, tars.storage), tars.shards, workers=workers)) as results:
         for number, summary in results:
             found[number] = summary
             if on_progress is not None:
@@ -135,17 +121,11 @@ def scan_tars(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """Scan one shard; runs in a worker."""
-
-    storage: Storage
-
-    def __call__(self, shard: FileInfo) -> ShardSummary | EnergonError:
-        try:
-            return summarize_shard(shard, index_shard(self.storage, shard.name, info=shard))
-        except EnergonError as error:
-            return error
+def _scan(storage: Storage, shard: FileInfo) -> ShardSummary | EnergonError:
+    try:
+        return summarize_shard(shard, index_shard(storage, shard.name, info=shard))
+    except EnergonError as error:
+        return error
 
 
 def summarize_shard(shard: FileInfo, index: ShardIndex) -> ShardSummary:

@@ -40,12 +40,7 @@ def is_prepared(storage: Storage) -> bool:
 
 
 def is_unprepared(storage: Storage, ref: DatasetRef) -> bool:
-    """Return True for an existing folder without a prepare; a folder named for its metadata should have one.
-
-    Args:
-        storage: The folder.
-        ref: What the folder is opened by.
-    """
+    """Return True for an existing folder without a prepare; a folder named for its metadata should have one."""
     return not ref.has_other_folder and storage.exists("") and not is_prepared(storage)
 
 
@@ -54,10 +49,7 @@ class TarFolder:
     """The tar shards of a folder that is not prepared, or one tar file.
 
     Attributes:
-        path: The folder or file.
-        storage: The folder of the shards.
         shards: The shards, in the order that a prepare gives them.
-        is_file: The path names one tar file.
         compressed: Compressed tar files of the folder, which cannot be shards.
     """
 
@@ -69,7 +61,6 @@ class TarFolder:
 
     @property
     def not_prepared(self) -> StorageError:
-        """The error of what needs a prepare."""
         if self.is_file:
             folder = os.path.dirname(self.path) or "."
             hint = f"give its folder: {folder}" if is_prepared(self.storage) else command_for_folder(folder)
@@ -86,9 +77,6 @@ def find_tars(path: str) -> TarFolder:
 
     Args:
         path: A tar file, or a folder that is not prepared.
-
-    Raises:
-        StorageError: The path does not exist, or holds no tar files; the message names the files that it holds.
     """
     if is_tar_file(path):
         storage, name = open_parent(path)
@@ -118,17 +106,11 @@ def index_temporarily(
     """Index tar shards that are not prepared; nothing is written next to them.
 
     Args:
-        ref: A dataset, or a tar file.
-        stack: Removes the index when it closes.
         on_progress: Called after each shard.
         keys: If each of these keys names its shard, only these shards are indexed.
 
     Returns:
         The folder of the shards, with the index as its meta folder; None for other paths.
-
-    Raises:
-        FormatError: Shards are damaged.
-        StorageError: The folder has no tar files, or the temporary folder is full.
     """
     path = ref.path
     if not is_tar_file(path) and not is_unprepared(ref.storage(), ref):
@@ -141,14 +123,9 @@ def index_tars(path: str, index: str, on_progress: ProgressCallback | None = Non
     """Index tar shards that are not prepared in a folder, and return the folder of the shards.
 
     Args:
-        path: A folder of tar files, or a tar file.
         index: An empty folder, to use instead of ``.nv-meta``.
         on_progress: As in :func:`index_temporarily`.
         keys: As in :func:`index_temporarily`.
-
-    Raises:
-        FormatError: Shards are damaged.
-        StorageError: The folder has no tar files, or the disk of the index is full.
     """
     tars = find_tars(path)
     folder, names = path, {shard.name for shard in tars.shards for key in keys if key.startswith(f"{shard.name}/")}
@@ -171,10 +148,6 @@ class TarIndex(SampleIndex):
     """The samples of tar shards. The headers of a shard are scanned again when it is used, for the last shards used.
 
     Args:
-        storage: The folder of the shards.
-        layout: The shards.
-        path: Path of the folder or file, for messages.
-        loaded: Shard → its index, for shards that need no scan.
         key_hash: Hashes of all keys, ascending, shape (n,); empty if duplicates were not counted.
         key_sample: The sample of each hash, shape (n,).
         part_sets: The table of part sets; None if they were not counted.
@@ -213,20 +186,13 @@ class TarIndex(SampleIndex):
         return self._load(shard), sample - shard.first_sample
 
     def part_sets(self) -> PartSets:
-        """Return the table of part sets; empty if they were not counted."""
         return self._part_sets
 
     def key(self, sample: int) -> str:
-        """Return the key of a sample, without its shard."""
         shard, row = self._row(sample)
         return decode_name(_key(shard, row))
 
     def parts(self, sample: int) -> list[PartLocation]:
-        """Return the byte ranges of a sample's parts, in their order in the shard.
-
-        Raises:
-            FormatError: The shard changed since it was scanned, and is damaged.
-        """
         shard, row = self._row(sample)
         rows = slice(int(shard.part_ends[row - 1]) if row else 0, int(shard.part_ends[row]))
         columns = (shard.part_name[rows], shard.part_offset[rows], shard.part_size[rows])

@@ -1,13 +1,67 @@
-"""Plans of leaves and joins: the settings of one dataset, combined over all levels of a metadataset, as plain data."""
+"""The contents of a metadataset file, and plans of leaves and joins, as plain data.
+
+A spec holds what one file says, with types checked and paths as written. A plan combines the settings of all levels.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import LoadRequest
+from ...format.documents.subset import SubsetRange
 from .weight_schedule import EntrySchedule
+
+SourceKind = Literal["dataset", "join", "blend", "blend_epochized"]
+"""``dataset`` is also a metadataset. ``blend`` mixes by weights without end, ``blend_epochized`` by repetitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSpec:
+    """A dataset, join or blend that a file names, with its settings.
+
+    Attributes:
+        place: Its place in the file; of a blend, the place of the list.
+        ref: The dataset, with paths as written.
+        sources: The members of a join, the primary one first, or the entries of a blend.
+        unit: What the weights of a blend are shares of.
+        amount: Weight or repetitions of an entry of a blend; of a weight that changes during the run, the first one.
+        schedule: The weights of an entry if they change; None if they do not.
+        name: Key of a member of a join if the join is a mapping.
+    """
+
+    place: str
+    kind: SourceKind = "dataset"
+    ref: DatasetRef = field(default_factory=lambda: DatasetRef(""))
+    split_part: str | None = None
+    subflavors: Mapping[str, Any] = field(default_factory=dict)
+    filter: str | None = None
+    epochs_together: int | None = 1
+    subset: SubsetRange | None = None
+    aux: Mapping[str, DatasetRef] = field(default_factory=dict)
+    sources: tuple[SourceSpec, ...] = ()
+    joiner: Joiner | None = None
+    unit: str = "samples"
+    amount: float = 1.0
+    schedule: EntrySchedule | None = None
+    name: str | None = None
+    nonmatch: Nonmatch = "error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadatasetSpec:
+    """Contents of a metadataset file.
+
+    ``names`` has all splits, invalid ones included; None if the document has no readable splits.
+    """
+
+    file: str
+    version: int = 2
+    names: tuple[str, ...] | None = None
+    splits: Mapping[str, SourceSpec] = field(default_factory=dict)
+
 
 Nonmatch = Literal["error", "skip", "none"]
 """Treatment of a primary sample whose key is missing in a member: raise, skip the sample, or pass None."""
@@ -29,14 +83,11 @@ class Joiner:
 
 
 class _OfRequest:
-    """Attributes of the request, as attributes of the plan."""
-
     __slots__ = ()
     request: LoadRequest
 
     @property
     def ref(self) -> DatasetRef:
-        """The dataset or file of samples, and the documents by which it is read."""
         return self.request.ref
 
     @property
@@ -46,12 +97,10 @@ class _OfRequest:
 
     @property
     def split_part(self) -> str:
-        """Part of the split."""
         return self.request.split_part
 
     @property
     def filter(self) -> str | None:
-        """Name of the filter that selects samples; None without one."""
         return self.request.filter
 
 

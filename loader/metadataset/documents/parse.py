@@ -6,18 +6,22 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from ...errors import ConfigError, Fault, escape_controls
 from ...format.documents.dataset_config import is_own_module
 from ...format.documents.messages import did_you_mean, short_keys, short_repr
 from ...format.documents.yaml_document import parse_yaml
 from ...storage import open_parent, read_document, short_path
-from .leaf_plan import Joiner, Nonmatch
-from .mapping_reader import MappingReader
-from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subflavors, parse_subset
-from .spec import BlendEntry, BlendKind, BlendSpec, JoinSpec, MemberSpec, MetadatasetSpec, ReferenceSpec, SplitSpec
-from .weight_schedule import EntrySchedule, parse_weight
+from .leaf_plan import Joiner, MetadatasetSpec, Nonmatch, SourceKind, SourceSpec
+from .references import (
+    REFERENCE_KEYS,
+    MappingReader,
+    parse_epochs_together,
+    parse_reference,
+    parse_subflavors,
+    parse_subset,
+    parse_weight,
+)
 
 _V1, _V2 = "Metadataset", "MetadatasetV2"
 _RECIPE = "Recipe"
@@ -25,11 +29,7 @@ _RECIPE = "Recipe"
 
 
 class DocumentStore:
-    """Reader of the metadataset files of one tree. It reads each file once, and collects the faults of all.
-
-    Args:
-        root: Absolute path of the root of the tree.
-    """
+    """Reader of the metadataset files of one tree. It reads each file once, and collects the faults of all."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -39,15 +39,9 @@ class DocumentStore:
 
     @property
     def faults(self) -> list[Fault]:
-        """Faults of all files, in the order in which they were found."""
         return list(self._faults)
 
     def open(self, path: str) -> MetadatasetSpec:
-        """Read a file, and add its faults.
-
-        Raises:
-            StorageError: The file cannot be read.
-        """
         if path not in self._specs:
             text = read_document(*open_parent(path)).decode("utf-8", "replace")
             spec, faults = parse_metadataset(text, file=path)
@@ -70,10 +64,6 @@ class DocumentStore:
 def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fault]]:
     """Parse a metadataset, and collect all faults.
 
-    Args:
-        text: The document, YAML or JSON.
-        file: Its path.
-
     Returns:
         The valid contents, and the faults. Files that the contents reference can be checked in spite of faults.
 
@@ -83,12 +73,13 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     ... splits: {train: {blend: [{path: ./coco, weight: 5}, {path: ./coyo, weight: two}]}}
     ... '''
     >>> spec, faults = parse_metadataset(text, file="mix.yaml")
-    >>> [entry.source.ref.path for entry in spec.splits["train"].entries]
+    >>> [entry.ref.path for entry in spec.splits["train"].sources]
     ['./coco', './coyo']
     >>> print(*faults)
     splits.train.blend[1].weight: expected a number > 0, found 'two'
     """
     faults: list[Fault] = []
+    # Read the document: a mapping.
     try:
         document = parse_yaml(text, file=file)
     except ConfigError as error:
@@ -97,6 +88,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
         found = "an empty document" if document is None else short_repr(document)
         faults.append(Fault(place="", message=f"expected a mapping with '__class__' and 'splits', found {found}"))
         return MetadatasetSpec(file=file), faults
+    # Find the mapping of its splits, and the version.
     reader = MappingReader(document, "", faults)
     if document.get("splits") is None:
         reader.fault("splits", "this is missing; expected a mapping of splits, such as train and val, to datasets")
@@ -106,10 +98,11 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
         return MetadatasetSpec(file=file), faults
     is_v1 = _is_v1(reader, splits)
     _check_top_level_keys(reader, file, is_v1=is_v1)
-    found_splits: dict[str, SplitSpec] = {}
+    # Parse each split.
+    found_splits: dict[str, SourceSpec] = {}
     for name, value in splits.mapping.items():
         if not isinstance(name, str):
-            faults.append(Fault(place=splits.at(name), message="expected the name of a split; put it in quotes"))
+            splits.fault(name, "expected the name of a split; put it in quotes")
             continue
         split = splits.mapping_of(value, splits.at(name))
         spec = None if split is None else parse_v1_split(split) if is_v1 else parse_v2_split(split)
@@ -166,31 +159,31 @@ _WHY_NOT = {
 }
 
 
-def parse_v1_split(reader: MappingReader) -> BlendSpec | None:
+def parse_v1_split(reader: MappingReader) -> SourceSpec | None:
     """Read a split of version 1 as a blend of version 2; None if no dataset can be read."""
     reader.expect_keys(["datasets"], {**_WHY_NOT, "path": "expected a list of 'datasets'; paths stand there"})
     if "datasets" not in reader:
         reader.fault("datasets", "this is missing; expected a list of datasets")
         return None
     entries = tuple(_v1_entries(reader))
-    return BlendSpec(place=reader.at("datasets"), kind="blend", entries=entries) if entries else None
+    return SourceSpec(place=reader.at("datasets"), kind="blend", sources=entries) if entries else None
 
 
-def _v1_entries(reader: MappingReader) -> Iterator[BlendEntry]:
+def _v1_entries(reader: MappingReader) -> Iterator[SourceSpec]:
     for entry in reader.entries("datasets"):
         entry.expect_keys(_KEYS, _WHY_NOT)
         weight, schedule = parse_weight(entry, "weight")
         label = entry.text("subflavor")
         reference = parse_reference(entry)
-        if reference is None:
-            continue
-        if label is not None:
-            reference = replace(reference, subflavors={"__subflavor__": label, **reference.subflavors})
-        yield BlendEntry(amount=weight, source=reference, schedule=schedule)
+        if reference is not None:
+            subflavors = {} if label is None else {"__subflavor__": label}
+            yield replace(
+                reference, subflavors={**subflavors, **reference.subflavors}, amount=weight, schedule=schedule
+            )
 
 
-_BLENDS: tuple[BlendKind, ...] = ("blend", "blend_epochized")
-_AMOUNT: dict[BlendKind, str] = {"blend": "weight", "blend_epochized": "repetitions"}
+_BLENDS: tuple[SourceKind, ...] = ("blend", "blend_epochized")
+_AMOUNT: dict[SourceKind, str] = {"blend": "weight", "blend_epochized": "repetitions"}
 _BLEND_KEYS = ("subset", "blend_weight_unit", "shuffle_over_epochs_multiplier")
 _HEADS = ("path", *_BLENDS, "join")
 
@@ -198,7 +191,7 @@ _ELSEWHERE = {
     "weight": "only what stands in a 'blend' has a weight",
     "repetitions": "only what stands in a 'blend_epochized' has repetitions",
 }
-_ELSEWHERE_IN_BLENDS: dict[BlendKind, dict[str, str]] = {
+_ELSEWHERE_IN_BLENDS: dict[SourceKind, dict[str, str]] = {
     "blend": {"repetitions": "a 'blend' is mixed by 'weight'; repetitions belong to 'blend_epochized'"},
     "blend_epochized": {"weight": "a 'blend_epochized' is mixed by 'repetitions'; a weight belongs to 'blend'"},
 }
@@ -207,7 +200,7 @@ _NOT_IN_A_JOIN = dict.fromkeys(
 )
 
 
-def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpec | None:
+def parse_v2_split(reader: MappingReader) -> SourceSpec | None:
     """Read a split of version 2; None if its kind is unclear or no dataset can be read."""
     heads = [key for key in _HEADS if key in reader]
     if len(heads) != 1:
@@ -221,31 +214,25 @@ def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpe
             entries = tuple(_v2_entries(reader, kind))
             subset = parse_subset(reader)
             together = parse_epochs_together(reader)
-            unit = _unit(reader, kind)
-            return (
-                BlendSpec(
-                    place=reader.at(kind),
-                    kind=kind,
-                    entries=entries,
-                    unit=unit,
-                    epochs_together=together,
-                    subset=subset,
-                )
-                if entries
-                else None
+            if kind != "blend" and "blend_weight_unit" in reader:
+                reader.fault("blend_weight_unit", "only a 'blend' has weights; repetitions count samples")
+            blend = SourceSpec(
+                place=reader.at(kind),
+                kind=kind,
+                sources=entries,
+                unit=reader.text("blend_weight_unit") or "samples",
+                epochs_together=together,
+                subset=subset,
             )
+            return blend if entries else None
     return _parse_source(reader, (), _ELSEWHERE)
 
 
-def _unit(reader: MappingReader, kind: BlendKind) -> str:
-    if kind != "blend" and "blend_weight_unit" in reader:
-        reader.fault("blend_weight_unit", "only a 'blend' has weights; repetitions count samples")
-    return reader.text("blend_weight_unit") or "samples"
-
-
-def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:
+def _v2_entries(reader: MappingReader, kind: SourceKind) -> Iterator[SourceSpec]:
     for entry in reader.entries(kind):
-        amount, schedule = _amount(entry, kind)
+        amount, schedule = (
+            parse_weight(entry, "weight") if kind == "blend" else (entry.positive("repetitions", 1.0), None)
+        )
         nested = next((key for key in _BLENDS if key in entry), None)
         if nested is not None:
             entry.fault(nested, "a blend within a blend has a metadataset file of its own; name that as 'path'")
@@ -256,18 +243,10 @@ def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:
             continue
         source = _parse_source(entry, (_AMOUNT[kind],), _ELSEWHERE_IN_BLENDS[kind])
         if source is not None:
-            yield BlendEntry(amount=amount, source=source, schedule=schedule)
+            yield replace(source, amount=amount, schedule=schedule)
 
 
-def _amount(entry: MappingReader, kind: BlendKind) -> tuple[float, EntrySchedule | None]:
-    if kind == "blend":
-        return parse_weight(entry, "weight")
-    return entry.positive("repetitions", 1.0), None
-
-
-def _parse_source(
-    reader: MappingReader, more_keys: tuple[str, ...], why_not: dict[str, str]
-) -> ReferenceSpec | JoinSpec | None:
+def _parse_source(reader: MappingReader, more_keys: tuple[str, ...], why_not: dict[str, str]) -> SourceSpec | None:
     if "join" in reader:
         reader.expect_keys((*JOIN_KEYS, *more_keys), {**_NOT_IN_A_JOIN, **why_not})
         return parse_join(reader)
@@ -276,12 +255,11 @@ def _parse_source(
 
 
 def _fault_of_heads(reader: MappingReader, found: list[str], expected: tuple[str, ...], *more_keys: str) -> None:
-    """Add a fault for an entry with none, or several, of the keys that define its kind."""
     known = {*REFERENCE_KEYS, *JOIN_KEYS, *expected, *more_keys}
     reader.expect_keys(sorted(known))
     names = ", ".join(map(repr, expected[:-1])) + f" or {expected[-1]!r}"
     here = " and ".join(map(repr, found)) if found else short_keys(reader.mapping)
-    reader.fault("", f"expected one of {names}, found {here}")
+    reader.fault(None, f"expected one of {names}, found {here}")
 
 
 JOIN_KEYS = ("join", "joiner", "split_part", "subflavors", "tags", "shuffle_over_epochs_multiplier", "subset")
@@ -294,33 +272,31 @@ _JOIN_ONLY = {
 _MEMBER_KEYS = (*(key for key in REFERENCE_KEYS if key not in _JOIN_ONLY), "nonmatch")
 
 
-def parse_join(reader: MappingReader) -> JoinSpec | None:
+def parse_join(reader: MappingReader) -> SourceSpec | None:
     """Read a join; None if none of its datasets can be read. The caller checks for unknown keys."""
-    join = JoinSpec(
+    join = SourceSpec(
         place=reader.place,
-        members=tuple(_members(reader)),
+        kind="join",
+        sources=tuple(_members(reader)),
         joiner=_joiner(reader),
         split_part=reader.text("split_part"),
         subflavors=parse_subflavors(reader),
         epochs_together=parse_epochs_together(reader),
         subset=parse_subset(reader),
     )
-    return join if join.members else None
+    return join if join.sources else None
 
 
-def _members(reader: MappingReader) -> Iterator[MemberSpec]:
+def _members(reader: MappingReader) -> Iterator[SourceSpec]:
     for position, (name, entry) in enumerate(_named_entries(reader)):
         # megatron-energon accepts 1, the default of the multiplier, at a member as well.
         allowed = {"shuffle_over_epochs_multiplier"} if entry.mapping.get("shuffle_over_epochs_multiplier") == 1 else ()
         entry.expect_keys((*_MEMBER_KEYS, *allowed), _JOIN_ONLY)
         nonmatch = _nonmatch(entry, is_primary=position == 0)
-        reference = parse_reference(MappingReader(_without_join_only(entry.mapping), entry.place, entry.faults))
+        own = {key: value for key, value in entry.mapping.items() if key not in _JOIN_ONLY}
+        reference = parse_reference(MappingReader(own, entry.place, entry.faults))
         if reference is not None:
-            yield MemberSpec(reference=reference, name=name, nonmatch=nonmatch)
-
-
-def _without_join_only(mapping: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return {key: value for key, value in mapping.items() if key not in _JOIN_ONLY}
+            yield replace(reference, name=name, nonmatch=nonmatch)
 
 
 def _named_entries(reader: MappingReader) -> list[tuple[str | None, MappingReader]]:
@@ -366,7 +342,7 @@ def _joiner(reader: MappingReader) -> Joiner | None:
     kinds = [key for key in ("__class__", "__function__") if key in joiner]
     if len(kinds) != 1:
         found = "both" if kinds else short_keys(joiner.mapping)
-        joiner.fault("", f"expected either '__class__' or '__function__', found {found}")
+        joiner.fault(None, f"expected either '__class__' or '__function__', found {found}")
         return None
     module, name = joiner.text("__module__"), joiner.text(kinds[0])
     for key in ("__module__", kinds[0]):

@@ -1,21 +1,125 @@
-"""Parse the keys that all references to datasets have, in both versions of the document."""
+"""Read typed values of a YAML document, and the keys of references to datasets, with the places of faults."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from math import isfinite
+from typing import Any, TypeGuard
 
 from ...errors import Fault
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
-from ...format.documents.messages import short_repr
+from ...format.documents.messages import did_you_mean, short_key, short_repr
 from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
 from ...format.nv_meta import is_filter_name
 from ...storage.remote import redact_urls, secret_fault
-from .mapping_reader import MappingReader
-from .spec import ReferenceSpec
+from .leaf_plan import SourceSpec
+from .weight_schedule import MAX_STRETCHES, RAMP_STRETCHES, EntrySchedule
+
+_MAX_BITS = 1000  # larger integers may not convert to a float
+
+
+class MappingReader:
+    """Reader of one mapping in a document. A getter adds a fault for an invalid value, and returns its default.
+
+    Args:
+        place: Its place in the document; empty for the whole document.
+        faults: List to which faults are added; shared by all mappings of a document.
+    """
+
+    def __init__(self, mapping: Mapping[Any, Any], place: str, faults: list[Fault]) -> None:
+        self.mapping = mapping
+        self.place = place
+        self.faults = faults
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.mapping
+
+    def at(self, key: object) -> str:
+        return f"{self.place}.{short_key(key)}" if self.place else short_key(key)
+
+    def fault(self, key: object, message: str) -> None:
+        """Add a fault of a key, or of the whole mapping if the key is None."""
+        self.faults.append(Fault(place=self.place if key is None else self.at(key), message=message))
+
+    def expect_keys(self, known: Iterable[str], why_not: Mapping[str, str] | None = None) -> None:
+        """Add a fault for every unknown key.
+
+        Args:
+            why_not: Messages for keys that are valid elsewhere: key → message.
+        """
+        names = list(known)
+        for key in self.mapping:
+            if key not in names:
+                reason = (why_not or {}).get(key) if isinstance(key, str) else None
+                found = reason or f"there is no such key{did_you_mean(short_key(key), names)}"
+                self.fault(key, found)
+
+    def text(self, key: str) -> str | None:
+        value = self.mapping.get(key)
+        if value is None or (isinstance(value, str) and value and "\0" not in value):
+            return value
+        quotes = "; put it in quotes" if isinstance(value, int | float) else ""
+        self.fault(key, f"expected a text, found {short_repr(value)}{quotes}")
+        return None
+
+    def positive(self, key: str, default: float) -> float:
+        value = self.mapping.get(key, default)
+        if _is_number(value) and isfinite(value) and value > 0:
+            return float(value)
+        self._fault_of_number(key, value, "> 0")
+        return default
+
+    def at_least_0(self, key: object) -> float:
+        value = self.mapping.get(key)
+        if _is_number(value) and isfinite(value) and value >= 0:
+            return float(value)
+        self._fault_of_number(key, value, "of at least 0")
+        return 0.0
+
+    def _fault_of_number(self, key: object, value: object, expected: str) -> None:
+        hint = "; in YAML a number with an exponent is written as 1.0e-3" if _has_exponent(value) else ""
+        self.fault(key, f"expected a number {expected}, found {short_repr(value)}{hint}")
+
+    def child(self, key: str) -> MappingReader | None:
+        """Return a reader for the mapping at a key; None if it is missing or null."""
+        value = self.mapping.get(key)
+        if value is None:
+            return None
+        return self.mapping_of(value, self.at(key))
+
+    def mapping_of(self, value: object, place: str) -> MappingReader | None:
+        """Return a reader for a value of this mapping; None if the value is not a mapping."""
+        if isinstance(value, Mapping):
+            return MappingReader(value, place, self.faults)
+        self.faults.append(Fault(place=place, message=f"expected a mapping, found {short_repr(value)}"))
+        return None
+
+    def entries(self, key: str) -> list[MappingReader]:
+        value = self.mapping.get(key)
+        if not isinstance(value, list) or not value:
+            found = "an empty list" if value == [] else short_repr(value)
+            self.fault(key, f"expected a list of datasets, found {found}")
+            return []
+        found_all = (self.mapping_of(item, f"{self.at(key)}[{index}]") for index, item in enumerate(value))
+        return [entry for entry in found_all if entry is not None]
+
+
+def _has_exponent(value: object) -> bool:
+    try:
+        return isinstance(value, str) and "e" in value.lower() and isfinite(float(value))
+    except ValueError:
+        return False
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _MAX_BITS)
+
 
 REFERENCE_KEYS = (
     "path",
@@ -30,7 +134,7 @@ REFERENCE_KEYS = (
 )
 
 
-def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
+def parse_reference(reader: MappingReader) -> SourceSpec | None:
     """Read a reference; None if it has no path. The caller checks for unknown keys."""
     path = _expanded(reader, "path", reader.text("path"))
     if path is None and reader.mapping.get("path") is None:
@@ -43,7 +147,7 @@ def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
         dataset_config=_file_in_nv_meta(reader, "dataset_config"),
         meta_folder=_expanded(reader, "meta_folder", reader.text("meta_folder")),
     )
-    reference = ReferenceSpec(
+    reference = SourceSpec(
         place=reader.place,
         ref=ref,
         split_part=split_part,
@@ -132,7 +236,7 @@ def _parse_aux(owner: MappingReader) -> Mapping[str, DatasetRef]:
         return stores
     for name in reader.mapping:
         if not isinstance(name, str):
-            reader.faults.append(Fault(place=reader.at(name), message="expected a name; put it in quotes"))
+            reader.fault(name, "expected a name; put it in quotes")
             continue
         if name in _RESERVED_NAMES:
             reader.fault(name, f"expected another name: {name}= is another argument of cookers")
@@ -155,7 +259,7 @@ def _store(reader: MappingReader, name: str) -> DatasetRef | None:
     inner.expect_keys((*_PREFIX_OF_KEY, "meta_folder"))
     keys = [key for key in _PREFIX_OF_KEY if key in inner]
     if len(keys) != 1:
-        inner.fault("", f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
+        inner.fault(None, f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
         return None
     text = _expanded(inner, keys[0], inner.text(keys[0]))
     folder = _expanded(inner, "meta_folder", inner.text("meta_folder"))
@@ -206,3 +310,98 @@ def unset_variables(path: str) -> list[str]:
 def _value(match: re.Match[str]) -> str:
     value: str = os.environ.get(match[1], match[0] if match[2] is None else match[2])
     return value
+
+
+_UNITS = ("steps", "samples")
+_CHANGES = ("steps", "linear")
+_SCHEDULE_KEYS = ("unit", "change", "at")
+_MAX_DIGITS = 12
+
+
+def parse_weight(reader: MappingReader, key: str) -> tuple[float, EntrySchedule | None]:
+    """Read the weight of an entry: a number, or a schedule.
+
+    Returns:
+        The first weight, and the schedule; None if the weight never changes.
+    """
+    value = reader.mapping.get(key, 1.0)
+    if not isinstance(value, Mapping):
+        return reader.positive(key, 1.0), None
+    schedule = _parse_schedule(MappingReader(value, reader.at(key), reader.faults))
+    if schedule is None:
+        return 1.0, None
+    return schedule.weights[0], schedule if len({*schedule.weights}) > 1 else None
+
+
+def _parse_schedule(reader: MappingReader) -> EntrySchedule | None:
+    unit, change = "steps", "steps"
+    points = reader
+    if any(name in reader for name in _SCHEDULE_KEYS):
+        reader.expect_keys(_SCHEDULE_KEYS)
+        unit, change = _choice(reader, "unit", _UNITS), _choice(reader, "change", _CHANGES)
+        found = reader.child("at")
+        if found is None:
+            if reader.mapping.get("at") is None:
+                reader.fault("at", "this is missing; expected a mapping of steps or samples to weights")
+            return None
+        points = found
+    faults = len(reader.faults)
+    weights = _parse_points(points)
+    if len(reader.faults) > faults:
+        return None
+    starts = sorted(weights)
+    if change == "linear":
+        starts, values = _cut_ramps([(start, weights[start]) for start in starts])
+    else:
+        values = [weights[start] for start in starts]
+    if not any(values):
+        points.fault(None, "every weight is 0; expected one above 0, or remove the entry")
+        return None
+    return EntrySchedule(unit="samples" if unit == "samples" else "steps", starts=tuple(starts), weights=tuple(values))
+
+
+def _choice(reader: MappingReader, key: str, known: tuple[str, ...]) -> str:
+    value = reader.mapping.get(key)
+    if value is None or value in known:
+        return value or known[0]
+    reader.fault(key, f"expected {' or '.join(known)}, found {short_repr(value)}")
+    return known[0]
+
+
+def _parse_points(reader: MappingReader) -> dict[int, float]:
+    """Return the weight at each step or sample, with 0 among them."""
+    if not 0 < len(reader.mapping) <= MAX_STRETCHES:
+        found = f"expected 1 to {MAX_STRETCHES:,} steps or samples with their weights, found {len(reader.mapping):,}"
+        reader.fault(None, found)
+        return {}
+    weights: dict[int, float] = {}
+    for key in reader.mapping:
+        start = _parse_start(key)
+        if start is None:
+            reader.fault(key, "expected the number of a step or sample: a whole number from 0 on, of at most 12 digits")
+        elif start in weights:
+            reader.fault(key, f"{start:,} has two weights")
+        else:
+            weights[start] = reader.at_least_0(key)
+    if weights and 0 not in weights:
+        reader.fault(None, f"the first weight is that at {min(weights):,}; expected one at 0")
+    return weights
+
+
+def _parse_start(key: Any) -> int | None:
+    """Return the number of a step or sample; JSON has only texts as keys."""
+    if isinstance(key, str) and key.isascii() and key.isdecimal() and len(key) <= _MAX_DIGITS:
+        return int(key)
+    if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < 10**_MAX_DIGITS:
+        return key
+    return None
+
+
+def _cut_ramps(points: list[tuple[int, float]]) -> tuple[list[int], list[float]]:
+    starts, weights = [], []
+    for (start, weight), (end, next_weight) in pairwise(points):
+        parts = 1 if weight == next_weight else min(RAMP_STRETCHES, end - start)
+        for part in range(parts):
+            starts.append(start + (end - start) * part // parts)
+            weights.append(weight + (next_weight - weight) * ((part + 0.5) / parts))
+    return [*starts, points[-1][0]], [*weights, points[-1][1]]

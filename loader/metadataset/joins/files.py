@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import BinaryIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 import numpy as np
@@ -24,7 +23,7 @@ from ...dataset.split_parts import filter_of_part, samples_of_part
 from ...errors import ConfigError, StorageError
 from ...format.tar.names import printable
 from ...storage import Storage, open_storage, raise_storage_error, read_document
-from ..documents.leaf_plan import JoinMember, JoinPlan
+from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from .peer_index import read_peer_rows
 
 _ROWS_AT_ONCE = 1 << 20
@@ -64,7 +63,6 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
 
 
 def _are_samples(rows: npt.NDArray[np.int64], plan: JoinPlan, samples: Sequence[int]) -> bool:
-    """Check that all numbers belong to samples, or are -1 where a member may lack one."""
     lowest = np.array([-1 if member.nonmatch == "none" else 0 for member in plan.members])
     for start in range(0, len(rows), _ROWS_AT_ONCE):
         block = rows[start : start + _ROWS_AT_ONCE]
@@ -74,7 +72,6 @@ def _are_samples(rows: npt.NDArray[np.int64], plan: JoinPlan, samples: Sequence[
 
 
 def _describe_change(members: Sequence[MemberIdentity], records: Sequence[JoinRecord]) -> str:
-    """Return a message with the differences between the join and the most similar prepared one."""
     paths = [member.path for member in members]
     same = [record.members for record in records if [member.path for member in record.members] == paths]
     if same:
@@ -85,26 +82,23 @@ def _describe_change(members: Sequence[MemberIdentity], records: Sequence[JoinRe
     return "this join is not prepared"
 
 
-def _changes(now: Sequence[MemberIdentity], then: Sequence[MemberIdentity]) -> list[str]:
-    return [change for one, other in zip(now, then, strict=True) for change in _changes_of_member(one, other)]
-
-
-def _changes_of_member(now: MemberIdentity, then: MemberIdentity) -> list[str]:
+def _changes(members: Sequence[MemberIdentity], recorded: Sequence[MemberIdentity]) -> list[str]:
     changes = []
-    if now.uuid != then.uuid:
-        changes.append(f"member {now.path} was prepared again")
-    if now.split_part != then.split_part:
-        changes.append(f"the split part of member {now.path} is {now.split_part!r} now, not {then.split_part!r}")
-    elif now.split_config != then.split_config:
-        changes.append(f"the split of member {now.path} is {now.split_config} now, not {then.split_config}")
-    elif now.shards != then.shards:
-        changes.append(f"the split of member {now.path} has changed")
-    if now.exclude != then.exclude and now.split_part == then.split_part:
-        changes.append(f"the exclusions in the split of member {now.path} have changed")
-    if now.filter != then.filter:
-        changes.append(f"the filter of member {now.path} has changed")
-    if now.nonmatch != then.nonmatch:
-        changes.append(f"nonmatch of member {now.path} is {now.nonmatch} now, not {then.nonmatch}")
+    for now, then in zip(members, recorded, strict=True):
+        if now.uuid != then.uuid:
+            changes.append(f"member {now.path} was prepared again")
+        if now.split_part != then.split_part:
+            changes.append(f"the split part of member {now.path} is {now.split_part!r} now, not {then.split_part!r}")
+        elif now.split_config != then.split_config:
+            changes.append(f"the split of member {now.path} is {now.split_config} now, not {then.split_config}")
+        elif now.shards != then.shards:
+            changes.append(f"the split of member {now.path} has changed")
+        if now.exclude != then.exclude and now.split_part == then.split_part:
+            changes.append(f"the exclusions in the split of member {now.path} have changed")
+        if now.filter != then.filter:
+            changes.append(f"the filter of member {now.path} has changed")
+        if now.nonmatch != then.nonmatch:
+            changes.append(f"nonmatch of member {now.path} is {now.nonmatch} now, not {then.nonmatch}")
     return changes
 
 
@@ -124,12 +118,8 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     Attributes:
         path: Path of the dataset; for messages only, since a moved dataset has the same rows.
-        uuid: The index that the rows' numbers refer to.
-        split_part: Part of its split.
-        split_config: Name of its split file.
         shards: Hash of the shards of that part, in order.
         exclude: Hash of the shards and samples that the split file excludes from that part, sorted.
-        nonmatch: Treatment of keys that the dataset lacks.
         filter: Name and checksum of the filter that selects its samples; empty without one.
         meta_folder: Path of the folder used instead of ``.nv-meta``; empty without one. The rows do not depend on it.
     """
@@ -140,18 +130,13 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     split_config: str
     shards: str
     exclude: str
-    nonmatch: str
+    nonmatch: Nonmatch
     filter: str = ""
     meta_folder: str = ""
 
 
 def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
-    """Return the identity of a dataset in its current state; no sample is read.
-
-    Raises:
-        ConfigError: The split file is missing or invalid, or there is no such filter.
-        FormatError: The filter is damaged, or of other shards.
-    """
+    """Return the identity of a dataset in its current state; no sample is read."""
     split, part = folder.documents.split, folder.documents.loaded_part(member.split_part)
     if split is None or part not in split.split_parts:
         samples_of_part(folder, part)  # raises, and lists the existing parts
@@ -173,19 +158,16 @@ def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
     )
 
 
-def join_hash(members: Sequence[MemberIdentity]) -> str:
-    """Return the name of the files that hold the rows of a join: 32 hexadecimal digits of a SHA-256 hash."""
-    return _hash([_VERSION, [_hashed(one) for one in members]])
-
-
 _HASHED_FIELDS = tuple(
     name for name in MemberIdentity.__struct_fields__ if name not in ("path", "filter", "meta_folder")
 )
 
 
-def _hashed(member: MemberIdentity) -> list[str]:
-    """Return the hashed properties; without a filter they are as before filters existed."""
-    return [getattr(member, name) for name in _HASHED_FIELDS] + [member.filter] * bool(member.filter)
+def join_hash(members: Sequence[MemberIdentity]) -> str:
+    """Return the name of the files that hold the rows of a join: 32 hexadecimal digits of a SHA-256 hash."""
+    # Without filters the hash is as it was before filters existed.
+    hashed = [[getattr(one, name) for name in _HASHED_FIELDS] + [one.filter] * bool(one.filter) for one in members]
+    return _hash([_VERSION, hashed])
 
 
 def _hash(value: object) -> str:
@@ -194,53 +176,14 @@ def _hash(value: object) -> str:
 
 
 class JoinRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of prepared rows.
-
-    Attributes:
-        rows: Number of rows.
-        members: Identities of the datasets at the time.
-    """
+    """Record of prepared rows."""
 
     rows: int
     members: tuple[MemberIdentity, ...]
 
 
-class RowWriter:
-    """Sequential writer of rows in the npy format.
-
-    Args:
-        file: The file to write.
-        members: Numbers in each row.
-    """
-
-    def __init__(self, file: BinaryIO, members: int) -> None:
-        self.rows = 0
-        self._file = file
-        self._members = members
-        self._write_header()
-
-    def append(self, rows: npt.NDArray[np.int64]) -> None:
-        """Write rows, shape (n, members)."""
-        self._file.write(np.ascontiguousarray(rows, dtype=_ROW_NUMBER).data)
-        self.rows += len(rows)
-
-    def finish(self) -> None:
-        """Write the final number of rows to the header."""
-        self._file.seek(0)
-        self._write_header()
-
-    def _write_header(self) -> None:
-        # numpy pads the header so that its length does not depend on the number of rows.
-        header = {"descr": _ROW_NUMBER.str, "fortran_order": False, "shape": (self.rows, self._members)}
-        np.lib.format.write_array_header_1_0(self._file, header)
-
-
 class JoinFiles:
-    """The prepared rows of one metadataset.
-
-    Args:
-        file: Path of the metadataset.
-    """
+    """The prepared rows of one metadataset."""
 
     def __init__(self, file: str) -> None:
         folder, name = os.path.split(file)
@@ -249,23 +192,32 @@ class JoinFiles:
         self.path = self._storage.path(self._folder)
         """Path of the folder, for messages."""
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Lock the joins of this metadataset against other preparing processes.
+    def lock(self) -> AbstractContextManager[None]:
+        return self._storage.lock(f"{self._folder}/.lock")
 
-        Raises:
-            StorageError: Another process holds the lock.
+    @contextmanager
+    def create_rows(self, name: str, members: int) -> Iterator[Callable[[npt.NDArray[np.int64]], None]]:
+        """Write the rows of a join atomically: the file appears at the end of the context, or not at all.
+
+        The function of the context appends rows, shape (n, members).
         """
-        with self._storage.lock(f"{self._folder}/.lock"):
-            yield
-
-    @contextmanager
-    def create_rows(self, name: str, members: int) -> Iterator[RowWriter]:
-        """Write the rows of a join atomically: the file appears at the end of the context, or not at all."""
+        count = 0
         with self._storage.create(f"{self._folder}/{name}.npy") as file:
-            writer = RowWriter(file, members)
-            yield writer
-            writer.finish()
+
+            def write_header() -> None:
+                # numpy pads the header so that its length does not depend on the number of rows.
+                header = {"descr": _ROW_NUMBER.str, "fortran_order": False, "shape": (count, members)}
+                np.lib.format.write_array_header_1_0(file, header)
+
+            def append(rows: npt.NDArray[np.int64]) -> None:
+                nonlocal count
+                file.write(np.ascontiguousarray(rows, dtype=_ROW_NUMBER).data)
+                count += len(rows)
+
+            write_header()
+            yield append
+            file.seek(0)
+            write_header()
 
     def write_record(self, name: str, record: JoinRecord) -> None:
         """Write the record of rows, which makes them valid; call it after the rows are written."""
@@ -273,11 +225,7 @@ class JoinFiles:
             file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
     def read_record(self, name: str) -> JoinRecord | None:
-        """Read the record of rows; None if the file is missing or damaged.
-
-        Raises:
-            StorageError: It cannot be read.
-        """
+        """Read the record of rows; None if the file is missing or damaged."""
         file = f"{self._folder}/{name}.json"
         try:
             return msgspec.json.decode(read_document(self._storage, file), type=JoinRecord)
@@ -289,11 +237,7 @@ class JoinFiles:
             return None
 
     def map_rows(self, name: str, members: int) -> npt.NDArray[np.int64] | None:
-        """Map rows into memory, read-only, in constant time; None if the file is damaged or missing.
-
-        Raises:
-            StorageError: It cannot be read.
-        """
+        """Map rows into memory, read-only, in constant time; None if the file is damaged or missing."""
         file_name = f"{self._folder}/{name}.npy"
         try:
             info = self._storage.stat(file_name)
@@ -317,7 +261,6 @@ class JoinFiles:
             raise_storage_error("map this file", self._storage.path(file_name), error)
 
     def names(self) -> list[str]:
-        """Return the names of all rows with a record."""
         if not self._storage.exists(self._folder):
             return []
         found = [_OWN.fullmatch(os.path.basename(file.name)) for file in self._storage.list(self._folder)]

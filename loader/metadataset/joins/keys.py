@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ...arrays import IntArray
-from ...errors import FormatError
 from ...format.index.dataset_index import DatasetIndex
 from ...format.index.keys import hash_keys
 from ...format.index.npy_column import ColumnReader
@@ -42,7 +39,6 @@ class Keys:
 
     @classmethod
     def concatenate(cls, some: Sequence[Keys]) -> Keys:
-        """Concatenate several sets of keys."""
         if len(some) == 1:
             return some[0]
         firsts = np.cumsum([0, *(len(keys.key_bytes) for keys in some)])
@@ -54,12 +50,10 @@ class Keys:
         return len(self.starts)
 
     def chosen(self, which: npt.NDArray[np.bool_]) -> Keys:
-        """Return the keys selected by a mask, shape (n,)."""
         starts = self.starts[which]
         return Keys(self.key_bytes, starts, starts + self.sizes[which])
 
     def one(self, number: int) -> bytes:
-        """Return one key."""
         start = int(self.starts[number])
         return self.key_bytes[start : start + int(self.sizes[number])].tobytes()
 
@@ -94,7 +88,6 @@ class Keys:
         """Return eight bytes of each key as a number; bytes behind a key's end are zero.
 
         Args:
-            starts: Offsets of the keys.
             sizes: Sizes of the keys, in bytes.
             offset: Offset within each key, in bytes.
         """
@@ -107,64 +100,36 @@ _ROWS_PER_READ = 1 << 18
 
 
 class SampleKeys:
-    """Reader of a dataset's keys and of the table of their hashes; a context manager.
-
-    Args:
-        index: The dataset's index.
-
-    Raises:
-        FormatError: A column is damaged.
-    """
+    """Reader of a dataset's keys and of the table of their hashes."""
 
     def __init__(self, index: DatasetIndex) -> None:
         self.index = index
-        self._stack = ExitStack()
 
-    def __enter__(self) -> Self:
+    def open(self, stack: ExitStack) -> None:
+        """Open the columns until a stack closes."""
         storage = open_storage(self.index.path)
-        with ExitStack() as stack:
-            self._key_ends, self._key_bytes, self._key_hash, self._key_sample = (
-                stack.enter_context(ColumnReader(storage, f"{name}.npy"))
-                for name in ("key_ends", "key_bytes", "key_hash", "key_sample")
-            )
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+        self._key_ends, self._key_bytes, self._key_hash, self._key_sample = (
+            stack.enter_context(ColumnReader(storage, f"{name}.npy"))
+            for name in ("key_ends", "key_bytes", "key_hash", "key_sample")
+        )
 
     def read(self, samples: range) -> Keys:
-        """Read the keys of neighbouring samples.
-
-        Raises:
-            FormatError: The columns contradict each other.
-        """
         ends = self._key_ends[max(0, samples.start - 1) : samples.stop].astype(np.int64)
         first = 0
         if samples.start:
             first, ends = int(ends[0]), ends[1:]
         ends = ends - first
         if len(ends) and (ends[0] < 0 or (np.diff(ends) < 0).any() or first + int(ends[-1]) > len(self._key_bytes)):
-            raise self.contradiction("the ends of keys do not ascend")
+            raise contradictory("the ends of keys do not ascend", self.index.path)
         starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
         return Keys(self._key_bytes[first : first + (int(ends[-1]) if len(ends) else 0)], starts, ends)
 
     def table(self) -> Iterator[tuple[npt.NDArray[np.uint64], IntArray]]:
-        """Yield consecutive blocks of the hash table: ascending hashes of all keys, and the sample of each.
-
-        Raises:
-            FormatError: The columns contradict each other.
-        """
+        """Yield consecutive blocks of the hash table: ascending hashes of all keys, and the sample of each."""
         size = len(self.index)
         for start in range(0, size, _ROWS_PER_READ):
             rows = slice(start, start + _ROWS_PER_READ)
             samples = self._key_sample[rows].astype(np.int64)
             if int(samples.max()) >= size or int(samples.min()) < 0:
-                raise self.contradiction("a key refers to a sample that does not exist")
+                raise contradictory("a key refers to a sample that does not exist", self.index.path)
             yield self._key_hash[rows], samples
-
-    def contradiction(self, message: str) -> FormatError:
-        """Return the error for inconsistent columns of the index."""
-        return contradictory(message, self.index.path)

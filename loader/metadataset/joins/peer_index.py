@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...arrays import IntArray
+from ...arrays import IntArray, numbers_in
 from ...dataset.dataset import Dataset
 from ...dataset.split_parts import excluded_samples, samples_of_part
 from ...dataset.tar import tar_index
@@ -35,16 +35,9 @@ _SHARD_BITS = 43  # a shard has less than 8 TiB
 def read_peer_rows(plan: JoinPlan, folders: Sequence[Dataset]) -> IntArray | None:
     """Return the rows of a join that megatron-energon has prepared, in the order of the primary's samples.
 
-    Args:
-        plan: The join.
-        folders: Its opened datasets.
-
     Returns:
         Shape (rows, members), as :func:`.open_join`; None if there is no such file, or if it is not valid for the
         data: a row names no sample of the split part, joins two keys, or a row is missing.
-
-    Raises:
-        StorageError: The file cannot be read.
     """
     storage, name = open_storage(os.path.dirname(plan.file)), _file_name(plan, folders)
     if name is None or not storage.exists(name):
@@ -70,9 +63,6 @@ def write_peer_rows(plan: JoinPlan, folders: Sequence[Dataset], rows: IntArray) 
     Returns:
         Path of the file; None if the file cannot express the join: a dataset excludes several samples, or has shards
         whose samples have no known offsets.
-
-    Raises:
-        StorageError: The file cannot be written.
     """
     storage, name = open_storage(os.path.dirname(plan.file)), _file_name(plan, folders)
     places = np.full((len(rows), len(folders), _PLACE), -1, "<i8")
@@ -151,23 +141,18 @@ class _Places:
         return np.where(has_none, -1, self.samples[row])
 
     def of_samples(self, numbers: IntArray) -> IntArray:
-        """Return the places of samples of the split part."""
         order = np.argsort(self.samples)
         found: IntArray = self.places[order[np.searchsorted(self.samples, numbers, sorter=order)]]
         return found
 
 
 def _packed(places: IntArray) -> IntArray:
-    """Return shard and offset as one number, which ascends as both do."""
     packed: IntArray = (places[:, 0] << _SHARD_BITS) + places[:, 1]
     return packed
 
 
 def _included(folder: Dataset, member: JoinMember) -> IntArray:
-    """Return the samples of a split part that are not excluded, in order."""
-    ranges = samples_of_part(folder, folder.documents.loaded_part(member.split_part))
-    numbers = [np.arange(some.start, some.stop) for some in ranges]
-    samples = np.concatenate([np.empty(0, np.int64), *numbers])
+    samples = numbers_in(samples_of_part(folder, folder.documents.loaded_part(member.split_part)))
     return samples[~np.isin(samples, excluded_samples(folder))]
 
 
@@ -202,11 +187,6 @@ def _is_valid(rows: IntArray, plan: JoinPlan, folders: Sequence[Dataset]) -> boo
 
 
 def _key_hashes(folder: Dataset) -> npt.NDArray[np.uint64]:
-    """Return the hash of each sample's key, shape (samples,).
-
-    Raises:
-        StorageError: The index has other numbers of samples.
-    """
     index = tar_index(folder)
     hashes = np.empty(len(index), np.uint64)
     numbers = np.asarray(index.key_sample).astype(np.int64)

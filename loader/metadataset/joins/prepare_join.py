@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ...arrays import IntArray
+from ...arrays import IntArray, numbers_in
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...dataset.split_parts import excluded_samples, filter_of_part, samples_of_part
@@ -17,7 +17,7 @@ from ...dataset.tar import tar_index
 from ...errors import ConfigError
 from ...format.filters.rows import FilterRows
 from ...format.tar.names import decode_name
-from ..documents.leaf_plan import JoinPlan, Nonmatch
+from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from .files import JoinFiles, JoinRecord, identify_member, join_hash
 from .keys import Keys, SampleKeys
 
@@ -78,39 +78,23 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
     The samples of the primary's split part, in its order and without excluded ones, are matched with the split parts of
     the other datasets by key, without the shard. Existing rows are written again.
 
-    Args:
-        plan: The join.
-        progress: Called with the number of keys matched so far, and their total number.
-
     Raises:
         ConfigError: A dataset with ``nonmatch: error`` lacks keys, or has a key of the primary twice. Nothing is
             written.
-        StorageError: A dataset is missing or not prepared, or the rows cannot be written.
-        FormatError: The index of a dataset is damaged.
     """
     folders = [folder_at(member.ref) for member in plan.members]
     identities = tuple(identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True))
-    files, name = JoinFiles(plan.file), join_hash(identities)
-    with ExitStack() as stack:
-        keys = [stack.enter_context(SampleKeys(tar_index(folder))) for folder in folders]
-        filters = _filters(plan, folders)
-        join = _Join(plan, folders, _matchers(plan, folders, keys, filters))
-        runs = samples_of_part(folders[0], folders[0].documents.loaded_part(plan.members[0].split_part))
-        excluded = excluded_samples(folders[0])
-        done, total = 0, sum(map(len, runs))
-        with files.create_rows(name, len(folders)) as writer:
-            for some in _batches(runs):
-                writer.append(join.rows(*_samples_of(keys[0], some, excluded, filters[0])))
-                done += sum(map(len, some))
-                if progress is not None:
-                    progress(done, total)
-            join.check_missing()
-        files.write_record(name, JoinRecord(rows=writer.rows, members=identities))
+    files, name, join = JoinFiles(plan.file), join_hash(identities), _Join(plan, folders)
+    # The rows are valid once their record is written.
+    with files.create_rows(name, len(folders)) as append:
+        for rows in join.batches(progress):
+            append(rows)
+    files.write_record(name, JoinRecord(rows=join.found, members=identities))
     return JoinReport(
         file=plan.file,
         place=plan.place,
         name=name,
-        rows=writer.rows,
+        rows=join.found,
         skipped=join.skipped,
         members=tuple(join.member_reports()),
     )
@@ -121,64 +105,56 @@ def find_rows(plan: JoinPlan) -> IntArray:
 
     Returns:
         Shape (rows, members): the numbers of samples in the members' indexes; -1 if a member has none.
-
-    Raises:
-        ConfigError: A dataset with ``nonmatch: error`` lacks keys, or has a key of the primary twice.
-        StorageError: A dataset is missing or not prepared.
-        FormatError: The index of a dataset is damaged.
     """
-    folders = [folder_at(member.ref) for member in plan.members]
-    runs = samples_of_part(folders[0], folders[0].documents.loaded_part(plan.members[0].split_part))
-    excluded = excluded_samples(folders[0])
-    with ExitStack() as stack:
-        keys = [stack.enter_context(SampleKeys(tar_index(folder))) for folder in folders]
-        filters = _filters(plan, folders)
-        join = _Join(plan, folders, _matchers(plan, folders, keys, filters))
-        rows = [join.rows(*_samples_of(keys[0], some, excluded, filters[0])) for some in _batches(runs)]
-        join.check_missing()
-    return np.concatenate([np.empty((0, len(folders)), np.int64), *rows])
-
-
-def _filters(plan: JoinPlan, folders: list[Dataset]) -> list[FilterRows | None]:
-    """Open the filters of all datasets; None for a dataset without one."""
-    pairs = zip(folders, plan.members, strict=True)
-    return [
-        filter_of_part(folder, folder.documents.loaded_part(member.split_part), member.filter)
-        for folder, member in pairs
-    ]
-
-
-def _matchers(
-    plan: JoinPlan, folders: list[Dataset], keys: list[SampleKeys], filters: list[FilterRows | None]
-) -> list[KeyMatcher]:
-    """Return the key matchers of all datasets except the primary."""
-    members = zip(folders[1:], keys[1:], plan.members[1:], filters[1:], strict=True)
-    return [KeyMatcher(folder, own, member.split_part, kept) for folder, own, member, kept in members]
+    join = _Join(plan, [folder_at(member.ref) for member in plan.members])
+    return np.concatenate([np.empty((0, len(plan.members)), np.int64), *join.batches()])
 
 
 class _Join:
-    """Builder of rows that counts missing keys."""
-
-    def __init__(self, plan: JoinPlan, folders: list[Dataset], matchers: list[KeyMatcher]) -> None:
+    def __init__(self, plan: JoinPlan, folders: list[Dataset]) -> None:
         self._plan = plan
         self._folders = folders
-        self._matchers = matchers
-        self.skipped = 0
+        self.found = self.skipped = 0
+        """Numbers of rows, and of samples of the primary without one."""
         self._missing = np.zeros(len(folders), np.int64)
         self._skips = [number for number, member in enumerate(plan.members) if member.nonmatch == "skip"]
         self._errs = [number for number, member in enumerate(plan.members) if member.nonmatch == "error"]
         self._lacking = [0] * len(folders)
         self._keys_lacking: list[list[str]] = [[] for _ in folders]
+        # The keys, runs of samples and filter of each dataset.
+        parts = [folder.documents.loaded_part(member.split_part) for folder, member in self._pairs()]
+        self._keys = [SampleKeys(tar_index(folder)) for folder in folders]
+        self._runs = list(map(samples_of_part, folders, parts))
+        self._filters = [
+            filter_of_part(folder, part, member.filter)
+            for (folder, member), part in zip(self._pairs(), parts, strict=True)
+        ]
+        self._matchers = list(map(KeyMatcher, folders[1:], self._keys[1:], self._runs[1:], self._filters[1:]))
 
-    def rows(self, samples: IntArray, keys: Keys) -> IntArray:
-        """Return the rows of some samples of the primary, shape (rows, members)."""
+    def _pairs(self) -> Iterator[tuple[Dataset, JoinMember]]:
+        return zip(self._folders, self._plan.members, strict=True)
+
+    def batches(self, progress: Progress | None = None) -> Iterator[IntArray]:
+        """Yield the rows of some samples of the primary at a time, shape (n, members)."""
+        excluded, runs = excluded_samples(self._folders[0]), self._runs[0]
+        done, total = 0, sum(map(len, runs))
+        with ExitStack() as stack:
+            for keys in self._keys:
+                keys.open(stack)
+            for some in _batches(runs):
+                yield self._rows(*_samples_of(self._keys[0], some, excluded, self._filters[0]))
+                done += sum(map(len, some))
+                if progress is not None:
+                    progress(done, total)
+        self._check_missing()
+
+    def _rows(self, samples: IntArray, keys: Keys) -> IntArray:
         rows = np.empty((len(samples), 1 + len(self._matchers)), np.int64)
         rows[:, 0] = samples
-        for number, matcher in enumerate(self._matchers):
-            matches = matcher.match(keys)
-            if matches.duplicate is not None:
-                raise self._duplicate_error(number + 1, *matches.duplicate)
-            rows[:, number + 1] = matches.samples
+        for number, matcher in enumerate(self._matchers, 1):
+            rows[:, number], duplicate = matcher.match(keys)
+            if duplicate is not None:
+                raise self._duplicate_error(number, *duplicate)
         missing = rows < 0
         kept = ~missing[:, self._skips].any(axis=1)
         self._missing += missing.sum(axis=0)
@@ -188,11 +164,11 @@ class _Join:
             self._lacking[number] += len(lacks)
             shown = self._keys_lacking[number]
             shown.extend(decode_name(keys.one(key)) for key in lacks[: _MAX_KEYS_SHOWN - len(shown)].tolist())
+        self.found += int(kept.sum())
         self.skipped += len(samples) - int(kept.sum())
         return rows[kept]
 
-    def check_missing(self) -> None:
-        """Raise if a dataset with ``nonmatch: error`` lacks keys."""
+    def _check_missing(self) -> None:
         faults = []
         for number in self._errs:
             lacking, keys = self._lacking[number], self._keys_lacking[number]
@@ -235,8 +211,7 @@ class _Join:
 def _samples_of(
     keys: SampleKeys, runs: list[range], excluded: IntArray, kept: FilterRows | None
 ) -> tuple[IntArray, Keys]:
-    """Return the samples of some runs and their keys, without samples that are excluded or dropped by the filter."""
-    samples = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+    samples = numbers_in(runs)
     included = ~np.isin(samples, excluded)
     if kept is not None:
         included &= kept.keeps(samples)
@@ -263,40 +238,20 @@ def _batches(runs: list[range]) -> Iterator[list[range]]:
 _SAMPLES_PER_READ = 1 << 18
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matches:
-    """The samples found for some keys.
-
-    Attributes:
-        samples: Shape (keys,): the number of each key's sample in the index; -1 if there is none.
-        duplicate: A key that two samples have, and the two samples; None if there is no such key.
-    """
-
-    samples: IntArray
-    duplicate: tuple[bytes, int, int] | None
-
-
 class KeyMatcher:
     """Vectorised lookup of samples of one split part by key.
 
     Args:
-        folder: The dataset.
-        keys: Its keys.
-        split_part: Part of its split.
+        runs: The samples of the split part, a range for each shard.
         kept: The filter that selects its samples; None keeps all.
-
-    Raises:
-        ConfigError: The split has no such part.
     """
 
-    def __init__(self, folder: Dataset, keys: SampleKeys, split_part: str, kept: FilterRows | None = None) -> None:
+    def __init__(self, folder: Dataset, keys: SampleKeys, runs: Sequence[range], kept: FilterRows | None) -> None:
         self._keys = keys
-        runs = sorted(
-            (run.start, run.stop)
-            for run in samples_of_part(folder, folder.documents.loaded_part(split_part))
-            if len(run)
+        ends = sorted((run.start, run.stop) for run in runs if len(run))
+        self._starts, self._stops = (
+            (np.array(column, np.int64) for column in zip(*ends, strict=True)) if ends else _EMPTY
         )
-        self._starts, self._stops = (np.array(ends, np.int64) for ends in zip(*runs, strict=True)) if runs else _EMPTY
         self._excluded = excluded_samples(folder)
         self._kept = kept
         self._shards = [folder.index.shard_of(start).name for start in self._starts.tolist()]
@@ -306,7 +261,6 @@ class KeyMatcher:
 
     @property
     def unused(self) -> int:
-        """Number of samples that no key has matched."""
         excluded = self._excluded[self._is_in_part(self._excluded)]
         samples = int((self._stops - self._starts).sum())
         if self._kept is not None:
@@ -314,11 +268,12 @@ class KeyMatcher:
             samples = sum(len(self._kept.rows_of(shard)) for shard in self._shards)
         return samples - len(excluded) - int(np.unpackbits(self._used).sum(dtype=np.int64))
 
-    def match(self, keys: Keys) -> Matches:
+    def match(self, keys: Keys) -> tuple[IntArray, tuple[bytes, int, int] | None]:
         """Find the samples with the given keys.
 
-        Raises:
-            FormatError: The index is damaged.
+        Returns:
+            The number of each key's sample in the index, shape (keys,); -1 if there is none. And a key that two samples
+            have, with both; None if there is no such key.
         """
         number, sample = self._verified(keys, *self._candidates(keys.hashes()))
         found = np.full(len(keys), -1, np.int64)
@@ -331,7 +286,7 @@ class KeyMatcher:
         if len(repeated):
             one, other = sorted(sample[order[repeated[0] : repeated[0] + 2]].tolist())
             duplicate = keys.one(int(number[order[repeated[0]]])), one, other
-        return Matches(samples=found, duplicate=duplicate)
+        return found, duplicate
 
     def _candidates(self, hashes: npt.NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
         """Return pairs of a key's number and a sample with the same hash, in the part and not excluded."""
@@ -370,7 +325,6 @@ class KeyMatcher:
         return number[same], sample[same]
 
     def _mark_used(self, samples: IntArray) -> None:
-        """Set the bits of matched samples, which are ascending."""
         byte = samples >> 3
         first = np.flatnonzero(np.diff(byte, prepend=-1))
         if len(first):

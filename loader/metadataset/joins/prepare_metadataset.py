@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from ...dataset.opening import folder_at
 from ...errors import ConfigError, Fault, FormatError, StorageError
 from ...format.dataset_ref import DatasetRef
-from ...format.documents.providers import LoadRequest, is_metadataset
+from ...format.documents.providers import LoadRequest
 from ...storage import resolve_path
-from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
+from ..documents.leaf_plan import JoinMember, JoinPlan
 from ..documents.parse import DocumentStore
-from ..plans.plan_leaves import plan_tree
+from ..plans.plan_leaves import check_is_metadataset, plan_tree
 from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_join
 from .peer_index import write_peer_rows
 from .prepare_join import JoinReport, prepare_join
@@ -33,7 +33,7 @@ def prepare_metadataset(
         path: The metadataset.
         progress: Called for each join in turn with the number of keys matched so far, and their total number.
         compat: Also write the file that megatron-energon reads, to ``meta.yaml.cache``. It has one file for all split
-            parts of the same datasets: that of the first split is written. None skips joins that the file cannot
+            parts of the same datasets: the rows of the first split are written. None skips joins that the file cannot
             express, which are an error otherwise.
 
     Returns:
@@ -49,9 +49,11 @@ def prepare_metadataset(
     plans = plan_joins(root)
     reports: list[JoinReport] = []
     with ExitStack() as stack:
+        # No other process prepares the same files.
         files = {file: JoinFiles(file) for file in sorted({plan.file for plan in plans})}
         for own in files.values():
             stack.enter_context(own.lock())
+        # Prepare every join, to name the faults of all.
         errors: list[ConfigError] = []
         for plan in plans:
             try:
@@ -63,12 +65,15 @@ def prepare_metadataset(
         if compat is not False:
             for plan in reversed(plans):  # the first of several with one name is written last
                 _write_peer_rows(plan, must=compat is True)
+        # Remove rows of earlier runs.
         for file, own in files.items():
-            new = {report.name for report in reports if report.file == file}
-            # A nested metadataset may have joins in splits that this one does not use.
-            own.remove_others(new if file == root else new | set(_current_names(own)))
-    if root not in files:
-        _remove_all(JoinFiles(root))
+            kept = {report.name for report in reports if report.file == file}
+            if file != root:  # a nested metadataset may have joins in splits that this one does not use
+                kept |= {name for name in own.names() if _is_current(name, own.read_record(name))}
+            own.remove_others(kept)
+    if root not in files and (own := JoinFiles(root)).names():  # rows of joins that it no longer has
+        with own.lock():
+            own.remove_others(set())
     return tuple(reports)
 
 
@@ -77,15 +82,8 @@ prepare_recipe = prepare_metadataset
 
 
 def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
-    """Return the joins of all splits of a metadataset and of the metadatasets in it; equal joins of a file come once.
-
-    Raises:
-        ConfigError: The file is no metadataset, a document is invalid, or datasets are missing or not prepared.
-        StorageError: The file cannot be read.
-    """
-    if not is_metadataset(path):
-        found = "this is no metadataset; expected a file that ends in .yaml or .yml"
-        raise ConfigError(found, file=os.fspath(path), hint="pass the path of a metadataset")
+    """Return the joins of a metadataset and of the metadatasets in it; equal joins of a file come once."""
+    check_is_metadataset(path)
     root = resolve_path(path)
     faults: dict[Fault, None] = {}
     joins: dict[tuple[object, ...], JoinPlan] = {}
@@ -105,11 +103,7 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
 
 
 def _write_peer_rows(plan: JoinPlan, *, must: bool) -> None:
-    """Write the rows of a prepared join for megatron-energon.
-
-    Raises:
-        ConfigError: Its file cannot express the join.
-    """
+    """Write the rows of a prepared join for megatron-energon."""
     folders = [folder_at(member.ref) for member in plan.members]
     if write_peer_rows(plan, folders, open_join(plan)) is None and must:
         raise ConfigError(
@@ -134,22 +128,10 @@ def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:
     )
 
 
-def _remove_all(files: JoinFiles) -> None:
-    """Remove the rows of joins that a metadataset no longer has."""
-    if files.names():
-        with files.lock():
-            files.remove_others(set())
-
-
-def _current_names(files: JoinFiles) -> Iterator[str]:
-    """Yield the names of rows whose datasets have not changed since."""
-    for name in files.names():
-        record = files.read_record(name)
-        if record is not None and _is_current(name, record):
-            yield name
-
-
-def _is_current(name: str, record: JoinRecord) -> bool:
+def _is_current(name: str, record: JoinRecord | None) -> bool:
+    """Return True if the datasets of some rows have not changed since."""
+    if record is None:
+        return False
     try:
         members = [
             JoinMember(
@@ -159,15 +141,12 @@ def _is_current(name: str, record: JoinRecord) -> bool:
                 ),
                 place="",
                 name=None,
-                nonmatch=_NONMATCH[then.nonmatch],
+                nonmatch=then.nonmatch,
             )
             for then in record.members
         ]
         return name == join_hash([identify_member(member, folder_at(member.ref)) for member in members])
     except StorageError:
         return True  # the dataset may be unavailable for a while only
-    except (ConfigError, FormatError, KeyError):
+    except (ConfigError, FormatError):
         return False
-
-
-_NONMATCH: Mapping[str, Nonmatch] = {"error": "error", "skip": "skip", "none": "none"}

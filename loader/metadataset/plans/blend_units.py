@@ -18,7 +18,6 @@ class LeafGroup:
     """Leaves that are mixed by shares of their samples: one leaf, or a part of the tree without another unit.
 
     Attributes:
-        leaves: Numbers of the leaves.
         weights: Share of each in the samples of the group.
     """
 
@@ -31,9 +30,7 @@ class UnitBlend:
     """A blend on the way from the root to leaves below another unit than samples.
 
     Attributes:
-        unit: What the weights are shares of.
         weights: Weight of each entry; of one whose weight changes, the first, which may be 0.
-        entries: The entries.
         schedules: The weights of each entry in the stretches of the run; None if its weight never changes.
     """
 
@@ -44,11 +41,9 @@ class UnitBlend:
 
     @property
     def is_scheduled(self) -> bool:
-        """True if a weight changes."""
         return any(schedule is not None for schedule in self.schedules)
 
     def at(self, start: int) -> UnitBlend:
-        """Return the blends with the constant weights at a step or sample."""
         weights = tuple(
             weight if schedule is None else schedule.at(start)
             for weight, schedule in zip(self.weights, self.schedules, strict=True)
@@ -57,7 +52,6 @@ class UnitBlend:
         return replace(self, weights=weights, entries=entries, schedules=(None,) * len(weights))
 
     def groups(self) -> Iterator[LeafGroup]:
-        """Yield the groups of leaves, in their order."""
         for entry in self.entries:
             if isinstance(entry, LeafGroup):
                 yield entry
@@ -95,7 +89,6 @@ def sample_shares(tree: UnitBlend | LeafGroup, mean_size: Callable[[int, str], f
     """Return the expected share of each leaf in the samples of a tree of blends; they sum to 1.
 
     Args:
-        tree: The blends.
         mean_size: Returns the mean size of a leaf's samples in a unit: ``mean_size(leaf, unit)``.
 
     >>> steps = [[BlendStep(entry=0, amount=1.0, unit="tokens")], [BlendStep(entry=1, amount=1.0, unit="tokens")]]
@@ -146,7 +139,6 @@ def _entries(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]
 
 
 def _shares(group: list[int], depth: int, leaves: Sequence[Sequence[BlendStep]]) -> dict[int, float]:
-    """Return the shares of the samples within one entry, by leaf."""
     if len(leaves[group[0]]) == depth:
         return {group[0]: 1.0}
     entries = _entries(group, depth, leaves)

@@ -21,12 +21,10 @@ from ...format.documents.providers import (
 )
 from ...format.documents.subset import SampleRange
 from ...storage import EPath, resolve_path
-from ..documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
+from ..documents.leaf_plan import JoinMember, JoinPlan, LeafPlan, SourceSpec
 from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
-from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
-from .inherited import InheritedSettings
-from .plan_node import NodeKind, PlanNode, warn_of_repeated_leaves
+from .plan_node import InheritedSettings, NodeKind, PlanNode, warn_of_repeated_leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +65,16 @@ def traverse_metadataset(
     """
     for name in kwargs:
         raise TypeError(f"traverse_metadataset() has no argument {name!r}{did_you_mean(name, ['path', 'split_part'])}")
+    check_is_metadataset(path)
+    root = plan_tree(path, split_part=split_part, training=False, check_paths=False)
+    return [_traversed(source) for leaf in root.leaves() for source in leaf.datasets]
+
+
+def check_is_metadataset(path: str | os.PathLike[str]) -> None:
+    """Raise a ``ConfigError`` for a path that names no metadataset."""
     if not is_metadataset(path):
         found = "this is no metadataset; expected a file that ends in .yaml or .yml"
         raise ConfigError(found, file=os.fspath(path), hint="pass the path of a metadataset")
-    root = plan_tree(path, split_part=split_part, training=False, check_paths=False)
-    return [_traversed(source) for leaf in root.leaves() for source in leaf.datasets]
 
 
 def _traversed(source: LeafPlan | JoinMember) -> TraversedDatasetReference:
@@ -89,7 +92,6 @@ class PlannedSplits:
     """The planned splits of a metadataset.
 
     Attributes:
-        file: Absolute path of the metadataset.
         names: The requested splits, in order.
         trees: The trees of the splits without faults, by name.
         faults: The faults of the documents, each once.
@@ -101,11 +103,6 @@ class PlannedSplits:
     faults: tuple[Fault, ...]
 
     def checked(self) -> PlannedSplits:
-        """Return the splits, if the documents have no faults.
-
-        Raises:
-            ConfigError: They have; all are listed.
-        """
         if self.faults:
             raise ConfigError(file=self.file, faults=self.faults)
         return self
@@ -179,10 +176,6 @@ def plan_splits(ref: DatasetRef | str | os.PathLike[str], *, split_parts: Sequen
     Args:
         ref: The metadataset; see :func:`plan_leaves`.
         split_parts: The splits to plan; None plans all.
-
-    Raises:
-        ConfigError: The metadataset does not have one of the splits.
-        StorageError: The metadataset cannot be read.
     """
     ref = DatasetRef.of(ref)
     file = resolve_path(ref.path)
@@ -224,7 +217,6 @@ def _plan(request: LoadRequest, *, training: bool, check_paths: bool, check_urls
 
 
 def _resolved(ref: DatasetRef, file: str) -> DatasetRef:
-    """Return a dataset that a document names, with absolute paths."""
     ref = ref.resolved(os.path.dirname(file))
     path = data_path(ref.path)
     return ref if path == ref.path else replace(ref, path=path)
@@ -242,6 +234,7 @@ def _node(kind: NodeKind, path: str, settings: InheritedSettings, **more: Any) -
     )
 
 
+_BLENDS = ("blend", "blend_epochized")
 _MAX_LEVELS = 30
 _MAX_NAMED = 20  # splits, in a message
 _MAX_PLACES = 100_000
@@ -252,9 +245,7 @@ class TreePlanner:
     """Planner of one split of a metadataset.
 
     Args:
-        root: Absolute path of the metadataset.
         training: Check that weights and repetitions can be applied; weights may change during the run.
-        check_paths: Treat a missing dataset as a fault.
         check_urls: Likewise one at a URL, which takes a request each.
     """
 
@@ -263,7 +254,7 @@ class TreePlanner:
         self._training = training
         self._paths = DatasetPaths(check_urls=check_urls) if check_paths else None
         self._places_left = _MAX_PLACES
-        self._first_blend: dict[BlendKind, str] = {}
+        self._first_blend: dict[str, str] = {}
 
     def plan(self, outer: InheritedSettings) -> PlanNode:
         """Plan the split named by ``outer``.
@@ -289,6 +280,7 @@ class TreePlanner:
         self, file: str, outer: InheritedSettings, *, place: str, named_by: tuple[str, str]
     ) -> PlanNode | None:
         """Plan one split of a file; ``named_by`` is the file and place of the reference."""
+        # References in a circle have no end, and many levels no use.
         split_part = outer.request.split_part
         key = (file, split_part)
         if key in outer.files or len(outer.files) == _MAX_LEVELS:
@@ -302,6 +294,7 @@ class TreePlanner:
             )
             self._documents.fault(*named_by, f"{found}: {chain}")
             return None
+        # Find the split in the file.
         try:
             spec = self._documents.open(file)
         except StorageError as error:
@@ -317,34 +310,30 @@ class TreePlanner:
                     f"there is no split {short_repr(split_part)} in {display_path(file)}; there are: {available}",
                 )
             return None
-        child = self._split(file, split, replace(outer, files=(*outer.files, key)))
+        # Plan what it contains.
+        inner = replace(outer, files=(*outer.files, key))
+        child = (self._blend if split.kind in _BLENDS else self._source)(file, split, inner)
         if child is None:
             return None
         return _node("metadataset", file, outer, place=place, children=(child,))
 
-    def _split(self, file: str, split: SplitSpec, outer: InheritedSettings) -> PlanNode | None:
-        return self._blend(file, split, outer) if isinstance(split, BlendSpec) else self._source(file, split, outer)
-
-    def _blend(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> PlanNode | None:
+    def _blend(self, file: str, blend: SourceSpec, outer: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, blend.place)
         self._first_blend.setdefault(blend.kind, place)
         if isinstance(blend.subset, SampleRange):
             self._fault_of_numbers(file, blend.place.rpartition(".")[0])
-        shares = self._shares(file, blend, outer)
-        nodes = [self._source(file, entry.source, share) for entry, share in zip(blend.entries, shares, strict=True)]
+        try:
+            shares = outer.shares(blend, training=self._training)
+        except ConfigError as error:  # a schedule of weights
+            self._documents.fault(file, blend.place, error.message)
+            shares = [replace(outer, weight=1.0, schedule=None)] * len(blend.sources)
+        nodes = [self._source(file, entry, share) for entry, share in zip(blend.sources, shares, strict=True)]
         children = tuple(node for node in nodes if node is not None)
         if not children:
             return None
         return _node(blend.kind, file, outer, place=place, children=children, unit=blend.unit)
 
-    def _shares(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> Sequence[InheritedSettings]:
-        try:
-            return outer.shares(blend, training=self._training)
-        except ConfigError as error:  # a schedule of weights
-            self._documents.fault(file, blend.place, error.message)
-            return [replace(outer, weight=1.0, schedule=None)] * len(blend.entries)
-
-    def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:
+    def _source(self, file: str, source: SourceSpec, outer: InheritedSettings) -> PlanNode | None:
         if self._places_left <= 0:
             self._documents.fault(self._documents.root, "", f"this expands to more than {_MAX_PLACES:,} datasets")
             return None
@@ -352,22 +341,18 @@ class TreePlanner:
         if self._training and outer.repetitions == inf:
             self._documents.fault(file, source.place, "the product of the repetitions of all levels overflows")
         try:
-            return self._resolved_source(file, source, outer.within(source))
+            inner = outer.within(source)
+            if source.kind == "join":
+                return self._join(file, source, inner)
+            ref = _resolved(source.ref, file)
+            if is_metadataset(ref.path):
+                return self._nested(file, source, ref.path, inner)
+            return self._dataset(file, source, ref, inner)
         except ConfigError as error:  # a path leads out of its bucket, or a setting for its URL is missing
             self._documents.fault(file, source.place, f"{error.message}; {error.hint}" if error.hint else error.message)
             return None
 
-    def _resolved_source(
-        self, file: str, source: ReferenceSpec | JoinSpec, inner: InheritedSettings
-    ) -> PlanNode | None:
-        if isinstance(source, JoinSpec):
-            return self._join(file, source, inner)
-        ref = _resolved(source.ref, file)
-        if is_metadataset(ref.path):
-            return self._nested(file, source, ref.path, inner)
-        return self._dataset(file, source, ref, inner)
-
-    def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
+    def _nested(self, file: str, source: SourceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
         given = asdict(source.ref) | {"filter": source.filter}
         for key in (*DOCUMENT_CHOICES, "filter"):
             if given[key] is not None:
@@ -381,37 +366,35 @@ class TreePlanner:
 
     # ----------------------------------------------------------------------------------------------------- leaves
 
-    def _dataset(self, file: str, source: ReferenceSpec, ref: DatasetRef, inner: InheritedSettings) -> PlanNode | None:
+    def _dataset(self, file: str, source: SourceSpec, ref: DatasetRef, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
         ref = self._with_known_folder(file, source, ref)
         self._check_path(file, source, ref)
         request = inner.request_for(ref, source, self._aux(file, source))
         return _node("dataset", ref.path, inner, place=place, leaf=inner.leaf(request, place=place))
 
-    def _with_known_folder(self, file: str, reference: ReferenceSpec, ref: DatasetRef) -> DatasetRef:
+    def _with_known_folder(self, file: str, reference: SourceSpec, ref: DatasetRef) -> DatasetRef:
         """Return a dataset without a meta folder if it cannot have one, which is a fault."""
         if not ref.has_other_folder or not is_record_file(ref.path):
             return ref
         self._documents.fault(file, f"{reference.place}.meta_folder", "a single file has none")
         return ref.moved(ref.path)
 
-    def _join(self, file: str, source: JoinSpec, inner: InheritedSettings) -> PlanNode | None:
+    def _join(self, file: str, source: SourceSpec, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
-        members = tuple(self._member(file, member, inner) for member in source.members)
+        members = tuple(self._member(file, member, inner) for member in source.sources)
         join = JoinPlan(file=file, place=source.place, members=members, joiner=source.joiner)
         leaf = inner.leaf(
             replace(inner.request, ref=inner.request.ref.moved(file), filter=None), place=place, join=join
         )
         return _node("join", file, inner, place=place, leaf=leaf)
 
-    def _member(self, file: str, member: MemberSpec, inner: InheritedSettings) -> JoinMember:
-        reference = member.reference
+    def _member(self, file: str, reference: SourceSpec, inner: InheritedSettings) -> JoinMember:
         ref = self._with_known_folder(file, reference, _resolved(reference.ref, file))
-        path = ref.path
-        provider = provider_of(path)
+        provider = provider_of(ref.path)
         if provider.format != "folder":
-            why = ", which has no keys" if is_record_file(path) else ""
-            found = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(path)}"
+            why = ", which has no keys" if is_record_file(ref.path) else ""
+            found = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(ref.path)}"
             self._documents.fault(file, f"{reference.place}.path", found)
         else:
             self._check_path(file, reference, ref)
@@ -425,12 +408,11 @@ class TreePlanner:
                 subset=(),
             ),
             place=self._documents.place(file, reference.place),
-            name=member.name,
-            nonmatch=member.nonmatch,
+            name=reference.name,
+            nonmatch=reference.nonmatch,
         )
 
-    def _aux(self, file: str, source: ReferenceSpec) -> dict[str, DatasetRef]:
-        """Return the auxiliary stores at their absolute paths."""
+    def _aux(self, file: str, source: SourceSpec) -> dict[str, DatasetRef]:
         stores = {name: resolve_aux(store, os.path.dirname(file)) for name, store in source.aux.items()}
         for name, store in stores.items():
             found = self._paths.fault_of_aux(store) if self._paths else None
@@ -440,7 +422,7 @@ class TreePlanner:
 
     # ----------------------------------------------------------------------------------------------------- checks
 
-    def _check_path(self, file: str, source: ReferenceSpec, ref: DatasetRef) -> None:
+    def _check_path(self, file: str, source: SourceSpec, ref: DatasetRef) -> None:
         found = self._paths.fault_of_dataset(ref) if self._paths else None
         if found is not None:
             self._documents.fault(file, f"{source.place}.path", found)

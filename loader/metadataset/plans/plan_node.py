@@ -1,18 +1,172 @@
-"""The tree of a metadataset, and checks for leaves that share samples."""
+"""The tree of a metadataset, the settings that its places inherit, and checks for leaves that share samples."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, product
+from math import fsum
+from sys import float_info
 from typing import Literal
 
-from ...errors import escape_controls
-from ...format.documents.providers import is_record_file
+from ...errors import ConfigError, escape_controls
+from ...format.dataset_ref import DatasetRef
+from ...format.documents.providers import LoadRequest, is_record_file
 from ...format.documents.subset import do_overlap
-from ..documents.leaf_plan import LeafPlan
-from ..documents.weight_schedule import EntrySchedule
+from ..documents.leaf_plan import BlendStep, JoinPlan, LeafPlan, SourceSpec
+from ..documents.weight_schedule import EntrySchedule, combine_starts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InheritedSettings:
+    """Combined settings of the levels above a place, which apply to everything below it.
+
+    Attributes:
+        request: The request so far. The caller's ``split_config``, ``dataset_config`` and ``filter`` override the
+            document's, and outer ``subflavors`` override inner ones.
+        weight: Share of all samples; None if no level has weights.
+        repetitions: Repetitions in a pass; None if no level has repetitions.
+        files: The enclosing metadatasets, each with its split, from the root.
+        blends: The weighted blends, from the outermost.
+        schedule: Share of all samples in each stretch of the run; None if it never changes.
+    """
+
+    request: LoadRequest
+    weight: float | None = None
+    repetitions: float | None = None
+    files: tuple[tuple[str, str], ...] = ()
+    blends: tuple[BlendStep, ...] = ()
+    schedule: EntrySchedule | None = None
+
+    def within(self, spec: SourceSpec) -> InheritedSettings:
+        outer = self.request
+        if spec.epochs_together == 1 and not (spec.split_part or spec.subflavors or spec.subset):
+            return self
+        request = replace(
+            outer,
+            split_part=spec.split_part or outer.split_part,
+            subflavors={**spec.subflavors, **outer.subflavors},
+            epochs_together=combine_epochs_together(spec.epochs_together, outer.epochs_together),
+            subset=outer.subset if spec.subset is None else (spec.subset, *outer.subset),
+        )
+        return replace(self, request=request)
+
+    def shares(self, blend: SourceSpec, *, training: bool) -> Sequence[InheritedSettings]:
+        """Return the settings for each entry of a blend; of weights that change, the first ones unless ``training``."""
+        inner = self.within(blend)  # what the blend sets holds for each entry
+        # Validation ignores weights, and repetitions multiply.
+        amounts = [entry.amount for entry in blend.sources]
+        if not training and not any(amounts):  # all begin at 0
+            return [inner] * len(amounts)
+        if blend.kind == "blend_epochized":
+            outer = 1.0 if self.repetitions is None else self.repetitions
+            return [replace(inner, repetitions=outer * amount) for amount in amounts]
+        # Weights are shares of all samples; of weights that change, in each stretch of the run.
+        steps = [
+            BlendStep(entry=number, amount=entry.amount, unit=blend.unit, schedule=entry.schedule)
+            for number, entry in enumerate(blend.sources)
+        ]
+        schedules = scheduled_shares(blend, self.schedule, self.weight) if training else None
+        if schedules is not None:
+            return [
+                replace(inner, weight=own.weights[0], blends=(*self.blends, step), schedule=own)
+                for own, step in zip(schedules, steps, strict=True)
+            ]
+        outer = 1.0 if self.weight is None else self.weight
+        return [
+            replace(inner, weight=max(outer * share, float_info.min), blends=(*self.blends, step))  # 0 drops the entry
+            for share, step in zip(normalised(amounts), steps, strict=True)
+        ]
+
+    def request_for(self, ref: DatasetRef, reference: SourceSpec, aux: Mapping[str, DatasetRef]) -> LoadRequest:
+        """Return the request for a dataset, after :meth:`within` has added its settings.
+
+        Args:
+            ref: The dataset of the reference, with absolute paths.
+            aux: Auxiliary stores, with absolute paths.
+        """
+        outer = self.request.ref
+        if outer.split_config or outer.dataset_config or outer.trust_code != ref.trust_code:
+            ref = replace(
+                ref,
+                split_config=outer.split_config or ref.split_config,
+                dataset_config=outer.dataset_config or ref.dataset_config,
+                trust_code=outer.trust_code,
+            )
+        return replace(
+            self.request,
+            ref=ref,
+            filter=self.request.filter or reference.filter,
+            aux=aux,
+        )
+
+    def leaf(self, request: LoadRequest, *, place: str, join: JoinPlan | None = None) -> LeafPlan:
+        return LeafPlan(
+            request=request,
+            place=place,
+            weight=self.weight,
+            repetitions=self.repetitions,
+            join=join,
+            blends=self.blends,
+            schedule=self.schedule,
+        )
+
+
+def combine_epochs_together(one: int | None, other: int | None) -> int | None:
+    """Combine ``shuffle_over_epochs_multiplier`` of two levels: None wins, then -1, otherwise they multiply.
+
+    >>> combine_epochs_together(2, 3), combine_epochs_together(-1, 3), combine_epochs_together(-1, None)
+    (6, -1, None)
+    """
+    if one is None or other is None:
+        return None
+    return -1 if -1 in (one, other) else one * other
+
+
+def scheduled_shares(
+    blend: SourceSpec, outer: EntrySchedule | None, weight: float | None
+) -> list[EntrySchedule] | None:
+    """Return the shares of all samples for each entry of a blend; None if no weight changes.
+
+    Args:
+        outer: The share of the blend in each stretch; None if it never changes.
+        weight: The share of the blend if it never changes; None: all samples.
+    """
+    known = [entry.schedule for entry in blend.sources if entry.schedule is not None]
+    known += [] if outer is None else [outer]
+    if not known:
+        return None
+    unit, starts = known[0].unit, combine_starts(known)
+    outer_shares = (1.0 if weight is None else weight,) * len(starts) if outer is None else outer.on(starts)
+    columns = [
+        (entry.amount,) * len(starts) if entry.schedule is None else entry.schedule.on(starts)
+        for entry in blend.sources
+    ]
+    rows = []
+    for start, share, weights in zip(starts, outer_shares, zip(*columns, strict=True), strict=True):
+        if any(weights):
+            # Nested shares may underflow to 0, which would drop the entry.
+            inner = normalised(weights)
+            least = float_info.min if share else 0.0
+            rows.append([max(share * one, least) if one else 0.0 for one in inner])
+        elif share:
+            raise ConfigError(f"from {unit.removesuffix('s')} {start:,} on every weight is 0; expected one above 0")
+        else:
+            rows.append([0.0] * len(columns))
+    return [EntrySchedule(unit=unit, starts=starts, weights=own) for own in zip(*rows, strict=True)]
+
+
+def normalised(weights: Sequence[float]) -> list[float]:
+    """Return weights in proportion, with the sum 1; an entry of a weight above 0 keeps one above 0.
+
+    Args:
+        weights: At least 0, and one of them above 0.
+    """
+    largest = max(weights)  # dividing by it first keeps the sum of large weights finite
+    total = fsum(weight / largest for weight in weights)
+    return [max(weight / largest / total, float_info.min) if weight else 0.0 for weight in weights]
+
 
 NodeKind = Literal["dataset", "join", "metadataset", "blend", "blend_epochized"]
 """The first two are leaves. A metadataset has one child, the contents of its split; blends mix their children."""
@@ -102,7 +256,6 @@ def _do_overlap(leaf: LeafPlan, other: LeafPlan) -> bool:
 
 
 def _by_identity(root: PlanNode) -> dict[Hashable, list[tuple[str, LeafPlan]]]:
-    """Group the leaves, each with its place, by the data that they read, regardless of subsets and filters."""
     places: dict[Hashable, list[tuple[str, LeafPlan]]] = {}
     for place, leaf in _leaves_with_path(root, ""):
         places.setdefault(_identity(leaf), []).append((place, leaf))
@@ -110,7 +263,6 @@ def _by_identity(root: PlanNode) -> dict[Hashable, list[tuple[str, LeafPlan]]]:
 
 
 def _leaves_with_path(node: PlanNode, prefix: str) -> Iterator[tuple[str, LeafPlan]]:
-    """Yield the leaves, each with the chain of places that leads to it."""
     if node.leaf is not None:
         yield prefix + node.place, node.leaf
     if node.kind == "metadataset" and node.place:

@@ -8,16 +8,16 @@ import struct
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing
 from typing import NamedTuple
 
 from ...escaped_log import get_logger
+from ..file_lock import RangeLocks
+from ..local import pread_all
 from ..protocol import FAULTS_OF_PROCESS
-from .private_folder import NewFile, PrivateFolder
-from .range_locks import RangeLocks
-from .space import Space
+from .private_folder import PARTIAL, NewFile, PrivateFolder
 
 BLOCK_BYTES = 8 << 20
 BLOCK_NAME = r"[0-9a-f]{40}-[0-9]{1,8}(-[0-9a-f]{12}\.partial)?"
@@ -55,10 +55,6 @@ class _Block(NamedTuple):
     start: int  # in the object
     size_bytes: int
 
-    @property
-    def lock_number(self) -> int:
-        return int.from_bytes(self.digest[:7], "little")
-
 
 class BlockCache:
     """Blocks of objects, shared by processes; a block is fetched once.
@@ -66,19 +62,12 @@ class BlockCache:
     Threads of one process wait for each other, and processes for the lock of the block, for some seconds: then they
     read around the cache. So they do if the disk refuses a block, and for a block that left the cache before this
     process had used it up, because it would leave again.
-
-    Args:
-        folder: Holds the files.
-        locks: Locks by number.
-        space: The limits.
-        wait_s: Seconds to wait for another process that fetches a block.
     """
 
-    def __init__(self, folder: PrivateFolder, locks: RangeLocks, space: Space, *, wait_s: float = _WAIT_S) -> None:
+    def __init__(self, folder: PrivateFolder, locks: RangeLocks, space: Space) -> None:
         self._folder = folder
         self._locks = locks
         self._space = space
-        self._wait_s = wait_s
         self._lock = threading.Lock()
         self._permits = threading.Semaphore(_FETCHED_AT_ONCE)
         self._fetching: dict[str, Future[bytes | None]] = {}
@@ -92,14 +81,8 @@ class BlockCache:
         """Read the bytes [start, stop) of an object.
 
         Args:
-            source: The object.
-            start: First byte.
-            stop: Byte after the last one.
             fetch: Fetches what is not in the cache.
             is_sparse: Few bytes of the object are read: a block is fetched as a whole only after an eighth of it.
-
-        Raises:
-            Exception: As by ``fetch``.
         """
         if not 0 <= start < stop <= source.size_bytes:
             return fetch(start, stop)
@@ -170,7 +153,7 @@ class BlockCache:
         return whole
 
     def _fetched(self, block: _Block, fetch: Fetch) -> bytes | None:
-        with self._locks.hold(block.lock_number, wait_s=self._wait_s) as is_held:
+        with self._locks.hold(int.from_bytes(block.digest[:7], "little"), wait_s=_WAIT_S) as is_held:
             if not is_held or self._folder.status(block.name) is not None:
                 return None
             file_bytes = HEADER_BYTES + block.size_bytes
@@ -202,7 +185,6 @@ class BlockCache:
     # ----------------------------------------------------------------------------------------------------------- uses
 
     def _is_wanted(self, name: str) -> bool:
-        """Return False if a block is not worth fetching as a whole."""
         if time.monotonic() < self._paused_until_s or name in self._unusable:
             return False
         return name not in self._used  # else it left the cache before all of it was read, and would again
@@ -262,18 +244,10 @@ class BrokenBlock(Exception):  # noqa: N818 - it is no error of the caller
     """A file is not the block that its name says."""
 
 
-class StoredPart(NamedTuple):
-    """Bytes of a stored block."""
-
-    data: bytes
-    mtime_ns: int  # of the file
-
-
 def header_of(digest: bytes, data: bytes) -> bytes:
     """Return the header of a block.
 
     Args:
-        digest: Hash of its name.
         data: Its bytes, at most 8 MiB.
     """
     view = memoryview(data)
@@ -283,15 +257,11 @@ def header_of(digest: bytes, data: bytes) -> bytes:
     return (fixed + _CHECKSUM.pack(zlib.crc32(fixed + table)) + table).ljust(HEADER_BYTES, b"\0")
 
 
-def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) -> StoredPart:
-    """Read the bytes [start, stop) of a block.
+def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) -> tuple[bytes, int]:
+    """Read the bytes [start, stop) of a block; return them and the time of the file, in ns.
 
     Args:
-        fd: The open file.
-        digest: Hash of the block's name.
         size_bytes: Bytes of the block.
-        start: First byte.
-        stop: Byte after the last one, above ``start``.
 
     Raises:
         BrokenBlock: The file is another one, is cut, or was changed.
@@ -308,20 +278,140 @@ def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) ->
         raise BrokenBlock("its header is damaged")
     first = start - start % _PIECE_BYTES
     end = min(size_bytes, stop + -stop % _PIECE_BYTES)
-    data = _read(fd, first, end)
+    data = pread_all(fd, HEADER_BYTES + first, end - first)
+    if len(data) < end - first:
+        raise BrokenBlock("it is cut")
     view = memoryview(data)
     for at in range(first, end, _PIECE_BYTES):
         expected = _CHECKSUM.unpack_from(table, _CHECKSUM.size * (at // _PIECE_BYTES))[0]
         if zlib.crc32(view[at - first : at - first + _PIECE_BYTES]) != expected:
             raise BrokenBlock(f"its bytes {at}–{min(at + _PIECE_BYTES, size_bytes)} are damaged")
-    return StoredPart(data[start - first : stop - first], status.st_mtime_ns)
+    return data[start - first : stop - first], status.st_mtime_ns
 
 
-def _read(fd: int, start: int, stop: int) -> bytes:
-    data = os.pread(fd, stop - start, HEADER_BYTES + start)
-    while len(data) < stop - start:  # an interrupted read of a large range
-        more = os.pread(fd, stop - start - len(data), HEADER_BYTES + start + len(data))
-        if not more:
-            raise BrokenBlock("it is cut")
-        data += more
-    return data
+_UNSEEN_BYTES = 64 << 20  # that a process adds before it counts again what others added
+_EVICTED_SHARE = 32  # of the limit: evicting a little at a time would count the files each time
+_COPY_AGE_S = 24 * 3600  # unused copies of whole files leave after blocks, and not before this time
+_ROUNDS = 3  # of eviction: others may remove the same files
+_PARTIAL_AGE_S = 600
+_MOST_FREE_BYTES = 20 << 30
+
+
+def size_of(name: str) -> int | None:
+    """Return the bytes of a file whose name ends with them; counting does not read the status of each file."""
+    _, dash, size = name.partition("-")
+    return int(size) if dash and size.isdecimal() else None
+
+
+class Space:
+    """The bytes of a cache, counted from its files. Each process may add 64 MiB that the others do not know of.
+
+    Args:
+        files: The folder of whole files, which are counted, and evicted only if they are old.
+        limit_bytes: Most bytes; None for half of the disk.
+        free_bytes: Bytes of the disk to leave free; None for 20 GiB, or a tenth of a smaller disk.
+    """
+
+    def __init__(
+        self,
+        blocks: PrivateFolder,
+        files: PrivateFolder,
+        *,
+        limit_bytes: int | None = None,
+        free_bytes: int | None = None,
+    ) -> None:
+        disk = os.fstatvfs(blocks.fd)
+        disk_bytes = disk.f_blocks * disk.f_frsize
+        self.limit_bytes = disk_bytes // 2 if limit_bytes is None else limit_bytes
+        self._free_bytes = min(_MOST_FREE_BYTES, disk_bytes // 10) if free_bytes is None else free_bytes
+        self._blocks = blocks
+        self._files = files
+        self._lock = threading.Lock()
+        self._counted: int | None = None  # bytes of all files when they were counted
+        self._added = 0  # bytes that this process reserved since then
+        self._pending = 0  # reserved bytes that are not in a file with a name
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Reserve bytes before they are written; evict other files if needed.
+
+        Returns:
+            False if there is no room.
+        """
+        with self._lock:
+            if size_bytes > self.limit_bytes:
+                return False
+            if not self._has_room(size_bytes):
+                return False
+            self._added += size_bytes
+            self._pending += size_bytes
+            return True
+
+    def written(self, size_bytes: int) -> None:
+        with self._lock:
+            self._pending -= size_bytes
+
+    def cancel(self, size_bytes: int) -> None:
+        with self._lock:
+            self._pending -= size_bytes
+            self._added -= size_bytes
+
+    def _has_room(self, size_bytes: int) -> bool:
+        if self._counted is None or self._lacking(size_bytes) > 0 or self._added + size_bytes > _UNSEEN_BYTES:
+            self._count()
+        for _ in range(_ROUNDS):
+            lacking = self._lacking(size_bytes)
+            if lacking <= 0:
+                return True
+            evicted = self._evict(lacking + self.limit_bytes // _EVICTED_SHARE)
+            self._count()
+            if evicted >= lacking:  # others may have filled the room, but evicted others for it
+                return True
+        return False
+
+    def _lacking(self, size_bytes: int) -> int:
+        disk = os.fstatvfs(self._blocks.fd)
+        of_limit = (self._counted or 0) + self._added + size_bytes - self.limit_bytes
+        of_disk = self._free_bytes + size_bytes - disk.f_bavail * disk.f_frsize
+        return max(of_limit, of_disk)
+
+    def _count(self) -> None:
+        remove_old_partials(self._blocks)
+        remove_old_partials(self._files)
+        total = 0
+        for folder in (self._blocks, self._files):
+            for name in folder.names():
+                size = size_of(name)
+                if size is None:
+                    status = folder.status(name)
+                    size = 0 if status is None else status.st_size
+                total += size
+        self._counted, self._added = total, self._pending
+
+    def _evict(self, wanted_bytes: int) -> int:
+        evicted = 0
+        for folder, name, size_bytes in self._oldest_first():
+            if evicted >= wanted_bytes:
+                break
+            if folder.remove(name):
+                evicted += size_bytes
+        return evicted
+
+    def _oldest_first(self) -> Iterator[tuple[PrivateFolder, str, int]]:
+        for folder, max_time_s in ((self._blocks, None), (self._files, time.time() - _COPY_AGE_S)):
+            found = []
+            for name in folder.names():
+                status = folder.status(name)
+                if status is not None and not name.endswith(PARTIAL):
+                    found.append((status.st_mtime_ns, name, status.st_size))
+            for mtime_ns, name, size_bytes in sorted(found):
+                if max_time_s is None or mtime_ns < max_time_s * 1e9:
+                    yield folder, name, size_bytes
+
+
+def remove_old_partials(folder: PrivateFolder) -> None:
+    """Remove what killed processes left on file systems where files need a name while they are written."""
+    for name in list(folder.names()):
+        if name.endswith(PARTIAL):
+            status = folder.status(name)
+            if status is not None and status.st_mtime < time.time() - _PARTIAL_AGE_S:
+                folder.remove(name)

@@ -15,11 +15,10 @@ from typing import NamedTuple, TypeVar
 
 from ...errors import StorageError
 from ...escaped_log import get_logger
-from .block_cache import BLOCK_NAME, BlockCache
+from ..file_lock import RangeLocks
+from .block_cache import BLOCK_NAME, BlockCache, Space, remove_old_partials
 from .private_folder import NewFile, PrivateFolder, open_inner_folder, open_own_folder
-from .range_locks import RangeLocks
 from .settings import CACHE_FOLDER_VARIABLE, CacheSettings
-from .space import Space, remove_old_partials
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -40,11 +39,7 @@ _without_copies: list[CacheSettings | None] = []  # those that were warned of
 
 
 def block_cache(settings: CacheSettings) -> BlockCache | None:
-    """Return the cache of blocks; None if its folder cannot be written, which is logged once.
-
-    Raises:
-        ConfigError: The folder belongs to another user, or is on another machine.
-    """
+    """Return the cache of blocks; None if its folder cannot be written, which is logged once."""
     found = _cache(settings)
     return None if found is None else found.blocks
 
@@ -56,13 +51,7 @@ def local_copy(settings: CacheSettings | None, key: str, download: Callable[[], 
 
     Args:
         settings: The cache; None if it is off.
-        key: The file and its version.
         download: Yields its bytes.
-
-    Raises:
-        ConfigError: The folder belongs to another user, or is on another machine.
-        StorageError: There is no room for temporary files.
-        Exception: As by ``download``.
     """
     cache = None if settings is None else _cache(settings)
     if cache is not None:
@@ -123,8 +112,7 @@ def _forget_in_child() -> None:
     _temporary.clear()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+os.register_at_fork(after_in_child=_forget_in_child)
 
 
 COPY_NAME = r"[0-9a-f]{40}(-[0-9a-f]{12}\.partial)?"
@@ -136,8 +124,6 @@ class FileCopies:
     """Copies of files, which all processes of a user share: a file is downloaded once.
 
     Args:
-        folder: Holds them.
-        locks: Locks by number.
         space: The limits; None keeps copies only while a process uses them. Those that killed processes used are
             removed by the next one.
     """
@@ -157,12 +143,7 @@ class FileCopies:
         """Return the path of a copy; download the file if no copy exists.
 
         Args:
-            key: The file and its version.
             download: Yields its bytes.
-
-        Raises:
-            OSError: The disk refuses it.
-            Exception: As by ``download``.
         """
         name = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:40]
         if self._space is None and name not in self._kept:

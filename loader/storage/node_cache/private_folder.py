@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from ...errors import ConfigError
+from ..local import write_all
 from .settings import CACHE_NETWORK_VARIABLE
 
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache: see https://bford.info/cachedir/\n"
@@ -22,8 +23,6 @@ class PrivateFolder:
     """An open folder of this user; all names are resolved in it, wherever it is moved.
 
     Args:
-        path: Its path.
-        fd: Its descriptor.
         name_pattern: Matches the names of its files; others are neither opened nor removed.
     """
 
@@ -49,7 +48,6 @@ class PrivateFolder:
         raise OSError(errno.EPERM, "it is no plain file of this user", name)
 
     def names(self) -> Iterator[str]:
-        """Yield the names of the cache's files, without folders and links that have such a name."""
         with os.scandir(self.fd) as found:
             for entry in found:
                 if self._is_own_name(entry.name) and entry.is_file(follow_symlinks=False):
@@ -78,18 +76,7 @@ class PrivateFolder:
 
 
 def open_own_folder(folder: str, name: str, *, hint: str, on_network: bool) -> int:
-    """Open a folder of this user alone; create it, and those above it, if they are missing.
-
-    Args:
-        folder: The folder that holds it.
-        name: Its name.
-        hint: What to do if it is refused.
-        on_network: Accept one on another machine.
-
-    Raises:
-        ConfigError: It belongs to another user, is a link, or is on another machine.
-        OSError: It cannot be created or opened.
-    """
+    """Open a folder of this user alone; create it, and the folders above it, if they are missing."""
     path = os.path.join(folder, name)
     os.makedirs(folder, exist_ok=True)
     with suppress(FileExistsError):
@@ -127,11 +114,7 @@ def _check(path: str, fd: int, *, hint: str, on_network: bool) -> None:
 
 
 def open_inner_folder(path: str, outer: int, name: str, name_pattern: str) -> PrivateFolder:
-    """Open a folder in an own folder; create it if it is missing.
-
-    Raises:
-        OSError: It cannot be created, or is no folder.
-    """
+    """Open a folder in an own folder; create it if it is missing."""
     with suppress(FileExistsError):
         os.mkdir(name, 0o700, dir_fd=outer)
     fd = os.open(name, _FLAGS, dir_fd=outer)
@@ -146,7 +129,6 @@ def _foreign(path: str, hint: str) -> ConfigError:
 
 
 def _write_tag(fd: int) -> None:
-    """Mark the folder so that backups skip it."""
     with suppress(OSError):  # it exists, or the disk is full
         tag = os.open("CACHEDIR.TAG", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=fd)
         os.write(tag, _TAG)
@@ -203,8 +185,6 @@ class NewFile:
     Where the file system permits, it has no name until then, so that the system removes it if the process is killed.
 
     Args:
-        folder: Its folder.
-        name: Its name.
         size_bytes: Bytes to reserve on the disk.
 
     Raises:
@@ -234,9 +214,6 @@ class NewFile:
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
                     raise
-        return self._open_named()
-
-    def _open_named(self) -> int:
         self._partial = f"{self._name}-{os.urandom(6).hex()}{PARTIAL}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(self._partial, flags, 0o600, dir_fd=self._folder.fd)
@@ -248,9 +225,7 @@ class NewFile:
             OSError: The disk is full.
         """
         for piece in pieces:
-            rest = memoryview(piece)
-            while rest:
-                rest = rest[os.write(self.fd, rest) :]
+            write_all(self.fd, piece)
 
     def publish(self) -> None:
         """Link the file to its name; one that exists stays, since names say what files hold.
@@ -268,7 +243,6 @@ class NewFile:
                 self._partial = None
 
     def close(self) -> None:
-        """Close the file, which vanishes if it was not published."""
         os.close(self.fd)
         if self._partial is not None:
             self._folder.remove(self._partial)

@@ -45,9 +45,6 @@ def cache_settings(folder: str | None = None, limit: str | int | None = None) ->
     Args:
         folder: Its folder. None reads the environment variable; an empty text turns the cache off.
         limit: Most bytes of its files; None reads the environment variable.
-
-    Raises:
-        ConfigError: The limit is no number of bytes.
     """
     folder = os.environ.get(CACHE_FOLDER_VARIABLE, "") if folder is None else folder
     if not folder:
@@ -67,10 +64,6 @@ def parse_bytes(text: str, source: str) -> int:
 
     Args:
         text: A number, with or without a unit.
-        source: Where it is written, for messages.
-
-    Raises:
-        ConfigError: The text is no number of bytes.
 
     >>> parse_bytes("1.5 GB", "a test"), parse_bytes("8MiB", "a test"), parse_bytes("100", "a test")
     (1500000000, 8388608, 100)

@@ -6,9 +6,8 @@
 `clients/`           single requests
 `failures.py`        failed requests by what to do about them, and their errors
 `fetcher.py`         many requests at a time, as many as the service takes, and second ones for late ones
-`object_requests.py` requests for objects, sent again when they fail, and the versions that they find
+`object_requests.py` requests for objects, sent again when they fail; their versions; folders that were listed once
 `remote_storage.py`  a prefix as a folder of files
-`listed_folders.py`  folders that were listed once
 `fetched_files.py`   files of any servers, which data names by URL
 ==================== ==================================================================
 

@@ -105,11 +105,7 @@ def error_of_failure(
     """Return the error of a request that is given up; its cause is a ``FileNotFoundError`` if the object is missing.
 
     Args:
-        failure: The last failure.
         action: What the request does: ``read bytes 0–512 of``.
-        url: The object.
-        tries: How often it was sent.
-        spent_s: Seconds since the first time.
     """
     if failure.kind == "missing":
         return missing_object(url)

@@ -16,7 +16,7 @@ import msgspec
 
 from ...errors import EnergonError, SampleError
 from ..protocol import raise_storage_error
-from .clients.choice import client_of, open_url
+from .clients.choice import connection_of, open_url
 from .clients.connection import Retries
 from .clients.http_client import HttpClient
 from .clients.limited_answer import PRIVATE, PUBLIC
@@ -49,24 +49,10 @@ class _Host:
     given_up: str = ""  # why
 
 
-class _KeptFailure(msgspec.Struct, array_like=True):
-    message: str
-    code: str
-
-
 class Downloads:
-    """Downloads of a process, as files of a folder.
+    """Downloads of a process, as files of a folder that processes share and the caller removes."""
 
-    Args:
-        folder: A folder for them, which processes share, and which the caller removes.
-        options: What may be downloaded.
-        keeps: Keep files and failures for the processes that open the folder later.
-        client: Sends requests to web servers; None opens one.
-    """
-
-    def __init__(
-        self, folder: str, options: DownloadOptions, *, keeps: bool = False, client: HttpClient | None = None
-    ) -> None:
+    def __init__(self, folder: str, options: DownloadOptions, *, keeps: bool = False) -> None:
         self._options = options
         self._keeps = keeps
         try:
@@ -75,7 +61,7 @@ class Downloads:
             self._folder = folder if keeps else tempfile.mkdtemp(dir=folder)
         except OSError as error:
             raise_storage_error("create a folder for downloads", folder, error)
-        self._client = client or HttpClient(parse_object_url("https://host"), options_for(""))
+        self._client = HttpClient(parse_object_url("https://host"), options_for(""))
         self._fetcher = Fetcher(_THREADS)
         self._lock = threading.Lock()
         self._hosts: dict[str, _Host] = {}
@@ -121,8 +107,8 @@ class Downloads:
         if os.path.exists(kept):
             return kept
         with suppress(OSError), open(f"{kept}.failed", "rb") as file:
-            failure = msgspec.json.decode(file.read(), type=_KeptFailure)
-            raise SampleError(failure.message, at=hide_query(url), code=failure.code)
+            message, code = msgspec.json.decode(file.read(), type=tuple[str, str])
+            raise SampleError(message, at=hide_query(url), code=code)
         fetch = self._pending.pop(url, None)
         if fetch is None:
             with suppress(ValueError):
@@ -135,24 +121,21 @@ class Downloads:
             if self._keeps:
                 code = "F102" if isinstance(error.__cause__, FileNotFoundError) else str(error.code)
                 with open(f"{kept}.failed", "wb") as file:
-                    file.write(msgspec.json.encode(_KeptFailure(error.message, code)))
+                    file.write(msgspec.json.encode((error.message, code)))
             raise
         return self._path(self._folder, url)
 
     def discard(self, url: str) -> None:
-        """Remove a file that was taken, unless it is kept."""
         if not self._keeps:
             with suppress(OSError):
                 os.unlink(self._path(self._folder, url))
 
     def close(self) -> None:
-        """Fetch no more."""
         self._queue.clear()
         self._pending.clear()  # what runs is not repeated
         self._client.close()
 
     def _begin(self) -> None:
-        """Start fetches, fewer at a time of large files."""
         most = max(1, min(_THREADS, _HELD_BYTES * self._done // self._done_bytes))
         while self._queue and len(self._pending) < most:
             url = self._queue.popleft()
@@ -234,7 +217,6 @@ class Downloads:
                 failure.remedy = Remedy.GIVE_UP
 
     def _transfer(self, url: str, path: str) -> None:
-        """Fetch a file once."""
         partial = f"{path}.partial"
         try:
             with open(partial, "wb") as file:
@@ -256,7 +238,7 @@ class Downloads:
         if protocol == "msc" and not self._options.allow_private:
             raise RequestFailure("a profile of yours may be a folder of this machine", Remedy.GIVE_UP, kind="refused")
         place = open_url(url)
-        client = client_of(place, options_for(url))
+        client = connection_of(place, options_for(url)).client
         size_bytes = client.head(place.key).size_bytes
         if size_bytes > self._options.max_bytes:
             cause = f"it has {size_bytes:,} bytes, more than {self._options.max_bytes:,}"

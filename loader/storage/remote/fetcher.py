@@ -27,7 +27,6 @@ class _Request:
 
     Args:
         read: Reads the range, with retries while a function returns True.
-        size_bytes: Length of the range.
     """
 
     read: Callable[[Callable[[], bool]], bytes]
@@ -55,9 +54,7 @@ class Fetch:
     """A range that is being fetched; given up when nothing refers to it any more.
 
     Args:
-        fetcher: Sends the requests.
         read: Reads the range, with retries while a function returns True.
-        size_bytes: Length of the range.
     """
 
     __slots__ = ("_fetcher", "_owner", "_request")
@@ -72,15 +69,9 @@ class Fetch:
         self._request.is_wanted = False
 
     def is_done(self) -> bool:
-        """Return True if the bytes, or an error, have arrived."""
         return self._request.is_done
 
     def result(self) -> bytes:
-        """Wait for the bytes.
-
-        Raises:
-            EnergonError: As by ``read``.
-        """
         request = self._request
         if request.data is None and request.error is None:
             if self._owner != os.getpid():  # the threads stayed in the process that forked this one
@@ -106,8 +97,6 @@ class Fetch:
 
 
 class _Durations:
-    """The times of the last requests of one size class."""
-
     def __init__(self) -> None:
         self._seconds = deque[float](maxlen=_REMEMBERED)
         self._added = 0
@@ -125,9 +114,6 @@ class _Durations:
 
 class Fetcher:
     """Sends requests in threads.
-
-    Args:
-        max_requests: Requests at a time.
 
     Attributes:
         pace: The limit of requests. It counts those that were sent a second time, which take no place while they last.
@@ -147,7 +133,6 @@ class Fetcher:
         self._hedged = 0
 
     def start(self, request: _Request) -> None:
-        """Read a range in a thread."""
         with self._lock:
             self._sent += 1
             request.attempts += 1
@@ -230,7 +215,6 @@ class Fetcher:
         request.arrived.release()
 
     def hedge_after_s(self, size_bytes: int) -> float | None:
-        """Return the seconds after which a range of this size is late; None if that is not known."""
         return self._durations[_size_class(size_bytes)].hedge_after_s
 
 
@@ -243,14 +227,7 @@ _MAX_REFUSED = 0.06  # share; services refuse single requests at any load
 
 
 class Pace:
-    """A limit of open requests: halved if many get a 429 or 503, one more for each round of requests that succeed.
-
-    Args:
-        max_requests: The upper limit.
-
-    Attributes:
-        limit: The present limit.
-    """
+    """A limit of open requests: halved if many get a 429 or 503, one more for each round of requests that succeed."""
 
     def __init__(self, max_requests: int) -> None:
         self.limit = float(max_requests)

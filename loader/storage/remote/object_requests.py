@@ -1,21 +1,118 @@
-"""Requests for the objects below a URL, which are sent again when they fail."""
+"""Requests for the objects below a URL, which are sent again when they fail, and folders that were listed once."""
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from ..protocol import FileInfo, check_name
 from .clients.choice import connection_of
-from .clients.client import ClientObject, ObjectClient, Received
-from .clients.connection import Connection
+from .clients.connection import ClientObject, Connection, ObjectClient, Received
 from .failures import Remedy, RequestFailure
 from .object_url import ObjectUrl
 from .options import endpoint_of, options_for
+
+_PARTS_OF_NO_PATH = frozenset(("", ".", ".."))
+
+
+class ListedFolders:
+    """The files of some folders as they were listed, without those that this storage has written since."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, dict[str, FileInfo]] = {}  # folder → files below it, sorted by name
+        self._names: dict[str, list[str]] = {}
+        self._written: set[str] = set()  # files that were written or removed since
+
+    def add(self, folder: str, files: Iterable[FileInfo]) -> None:
+        listed = {file.name: file for file in files}
+        self._files = {folder: listed} | {other: old for other, old in self._files.items() if other != folder}
+        self._names[folder] = list(self._files[folder])
+        self._written = {name for name in self._written if not name.startswith(_start(folder))}
+
+    def of(self, name: str) -> dict[str, FileInfo] | None:
+        """Return the files of the listed folder that is, or contains, this name; None if no such folder was listed."""
+        folder = self._folder(name)
+        return None if folder is None else self._files[folder]
+
+    def _folder(self, name: str) -> str | None:
+        start = _start(name)
+        if name in self._written or any(written.startswith(start) for written in self._written):
+            return None
+        return self._listed(name)
+
+    def _listed(self, name: str) -> str | None:
+        start = _start(name)
+        return next((folder for folder in self._files if start.startswith(_start(folder))), None)
+
+    def has(self, name: str) -> bool | None:
+        folder = self._listed(name)
+        if folder is None or name in self._written:
+            return None
+        if name in self._files[folder] or any(below not in self._written for below in self._below(folder, name)):
+            return True
+        return None if self._folder(name) is None else False
+
+    def visible(self, folder: str) -> Iterator[FileInfo] | None:
+        """Return the files below a folder, without hidden folders in it, sorted; None if not known."""
+        listed = self._listed(folder)
+        start = _start(folder)
+        if listed is None or any(name.startswith(start) and is_visible(name, folder) for name in self._written):
+            return None
+        return (self._files[listed][name] for name in self._below(listed, folder) if is_visible(name, folder))
+
+    def _below(self, listed: str, folder: str) -> Iterator[str]:
+        names, start = self._names[listed], _start(folder)
+        for number in range(bisect_left(names, start), len(names)):
+            if not names[number].startswith(start):
+                return
+            yield names[number]
+
+    def note_written(self, name: str) -> None:
+        if self._files:
+            self._written.add(name)
+
+    def names(self, name: str) -> list[str] | None:
+        """Return the names of a file and of all below it that were listed or written; None if it was not listed."""
+        listed = self._listed(name)
+        if listed is None:
+            return None
+        found = [name] if name in self._files[listed] else []
+        written = [one for one in self._written if f"{one}/".startswith(_start(name))]
+        return sorted({*found, *self._below(listed, name), *written})
+
+    def clear(self) -> None:
+        self._files.clear()
+        self._names.clear()
+        self._written.clear()
+
+
+def is_visible(name: str, folder: str) -> bool:
+    """Return True if no folder between a folder and a file below it is hidden.
+
+    >>> is_visible(".nv-meta/index.uuid", ".nv-meta"), is_visible(".nv-meta/.prepare/parts.json", ".nv-meta")
+    (True, False)
+    """
+    inner = name[len(folder) + 1 :] if folder else name
+    return not any(part.startswith(".") for part in inner.split("/")[:-1])
+
+
+def is_readable(name: str) -> bool:
+    """Return True if no part of a listed name is empty, ``.`` or ``..``: no path names such a file.
+
+    >>> is_readable("a/b.tar"), is_readable("a/"), is_readable("a//b.tar"), is_readable("./b.tar")
+    (True, True, False, False)
+    """
+    return not name or _PARTS_OF_NO_PATH.isdisjoint(name.removesuffix("/").split("/"))
+
+
+def _start(folder: str) -> str:
+    return f"{folder}/" if folder else ""
+
 
 _T = TypeVar("_T")
 _DELETED_AT_ONCE = 1000
@@ -25,9 +122,6 @@ class ObjectRequests:
     """Requests for the objects below a URL, by name; threads may share them.
 
     Every method raises ``StorageError`` if its request fails for good.
-
-    Args:
-        place: The URL.
     """
 
     def __init__(self, place: ObjectUrl) -> None:
@@ -37,7 +131,6 @@ class ObjectRequests:
         self._prefix = f"{place.key}/" if place.key else ""
 
     def path(self, name: str) -> str:
-        """Return the URL of an object."""
         check_name(name, folder=self.url)
         return f"{self.url}/{name}" if name else self.url
 
@@ -46,12 +139,7 @@ class ObjectRequests:
         return f"{self._prefix}{name}" if name else self._place.key
 
     def connection(self) -> Connection:
-        """Return the connection of this process to the bucket, with the present options.
-
-        Raises:
-            ConfigError: A package is missing, or the options are wrong.
-        """
-        return connection_of(self._place, self.url)
+        return connection_of(self._place, options_for(self.url))
 
     def _send(self, attempt: Callable[[ObjectClient], _T], *, action: str, name: str) -> _T:
         return self.connection().send(attempt, action=action, url=f"{self.url}/{name}" if name else self.url)
@@ -72,17 +160,10 @@ class ObjectRequests:
         """Get the bytes [start, stop) of an object, or those up to its end.
 
         Args:
-            name: The object.
-            start: First byte.
-            stop: Byte after the last one.
             info: Expected size and version; None for any.
             action: What it is for, for messages; by default it is to read the range.
             connection: What :meth:`connection` returned a moment ago.
             is_wanted: As in :meth:`.Retries.run`.
-
-        Raises:
-            FormatError: The object has another size or version.
-            StorageError: The request failed for good, or the server alternates between two versions.
         """
         key = self._key(name)
 
@@ -102,17 +183,14 @@ class ObjectRequests:
         return sent_by.send(attempt, action=action, url=f"{self.url}/{name}", is_wanted=is_wanted)
 
     def get_all(self, name: str) -> Received:
-        """Get a whole object."""
         key = self._key(name)
         return self._send(lambda client: client.get_all(key), action="read", name=name)
 
     def head(self, name: str) -> ClientObject:
-        """Get the size and version of an object."""
         key = self._key(name)
         return self._send(lambda client: client.head(key), action="read the status of", name=name)
 
     def objects(self, folder: str = "") -> Iterator[ClientObject]:
-        """Yield every object below a folder, sorted, with its name as its key."""
         found = {each.key: each for page in self.pages(folder) for each in page}
         # Some services sort by folders: a/b before a.tar.
         return (found[key]._replace(key=key[len(self._prefix) :]) for key in sorted(found))
@@ -138,7 +216,6 @@ class ObjectRequests:
     # ---------------------------------------------------------------------------------------------------- writing
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        """Put an object, optionally only if it is absent or its ETag matches; return the new ETag."""
         key = self._key(name)
         is_first = True
 
@@ -158,12 +235,10 @@ class ObjectRequests:
         return self._send(attempt, action="write", name=name)
 
     def upload(self, name: str, path: str) -> str:
-        """Store a file of this machine, and return its version; a few parts of it are in memory at a time."""
         key = self._key(name)
         return self._send(lambda client: client.upload(key, path), action="write", name=name)
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete objects; missing ones are no error."""
         for start in range(0, len(names), _DELETED_AT_ONCE):
             some = names[start : start + _DELETED_AT_ONCE]
             keys = [self._key(name) for name in some]
@@ -178,9 +253,6 @@ class ServedVersions:
 
     Where an object's version is not this store's, as of a dataset that was prepared in a bucket and is served by a web
     server, the first answer pins one.
-
-    Args:
-        place: The URL.
     """
 
     def __init__(self, place: ObjectUrl) -> None:
@@ -207,18 +279,12 @@ class ServedVersions:
         return f"{protocol}:{zlib.crc32(text.encode('utf-8', 'surrogateescape')):08x}"
 
     def info(self, found: ClientObject) -> FileInfo:
-        """Return the entry of an object whose key is its name."""
         return FileInfo(
             name=found.key, size_bytes=found.size_bytes, mtime_ns=found.mtime_ns, etag=found.etag, store=self.store
         )
 
     def current(self, info: FileInfo, look: Callable[[], Received]) -> FileInfo:
-        """Return the entry of an object whose version is another store's as it is served now; else ``info`` itself.
-
-        Args:
-            info: The object.
-            look: Gets any byte of it.
-        """
+        """Return the entry of an object whose version is another store's as it is served now; else ``info`` itself."""
         store = self.store
         if not (info.etag and info.size_bytes) or store is None or info.shares_versions(replace(info, store=store)):
             return info
@@ -226,7 +292,6 @@ class ServedVersions:
         return now if now.size_bytes == info.size_bytes else info  # whose reads then fail
 
     def forget(self, name: str) -> None:
-        """Forget the version of an object that was written or removed."""
         self._pinned.pop((self.store, name), None)
 
     def _pin(self, now: FileInfo) -> FileInfo:
@@ -239,8 +304,6 @@ class ServedVersions:
         """Compare an answer with the expected size and version.
 
         Args:
-            received: The answer.
-            info: The object as it was indexed, listed or served before.
             look: Gets the same bytes again.
 
         Raises:

@@ -48,14 +48,12 @@ class ObjectUrl(NamedTuple):
 def parse_object_url(url: str) -> ObjectUrl:
     """Split a URL into its parts.
 
-    Raises:
-        ConfigError: The URL has no bucket, or holds credentials, options or ``..``.
-
     >>> parse_object_url("s3://bucket/data/coco/")
     ObjectUrl(protocol='s3', container='bucket', key='data/coco', account='', profiles=0)
     >>> str(parse_object_url("abfs://images@team.dfs.core.windows.net/coco"))
     'abfss://images@team.dfs.core.windows.net/coco'
     """
+    # Split it, with the other names of protocols.
     protocol, _, rest = url.partition("://")
     container, _, key = rest.partition("/")
     key = key.strip("/")
@@ -73,6 +71,7 @@ def parse_object_url(url: str) -> ObjectUrl:
             account, _, domain = host.partition(".")
             if domain not in ("dfs.core.windows.net", "blob.core.windows.net"):
                 raise _invalid(url, f"expected abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, found {domain!r}")
+    # Refuse what no URL of a dataset has.
     if "?" in rest:
         raise _invalid(url, "a URL of a dataset has no query", "give options by storage_options or --storage-option")
     if "@" in container or (":" in container and redact_urls(url) != url):

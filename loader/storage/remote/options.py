@@ -32,8 +32,8 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         request_s: Seconds that one request to a web server may take, with its redirects.
         max_requests: Requests at a time, for each process.
         check_versions: Compare the versions of objects (ETags); False compares their sizes alone.
-        cache_dir: Folder of the cache of this node; None takes that of ``ENERGON_CACHE_DIR``, an empty one is none.
-        cache_bytes: Most bytes of the cache, such as ``500GB``; None takes those of ``ENERGON_CACHE_BYTES``.
+        cache_dir: Folder of the cache of this node; None takes that in ``ENERGON_CACHE_DIR``, an empty text no cache.
+        cache_bytes: Most bytes of the cache, such as ``500GB``; None takes the number in ``ENERGON_CACHE_BYTES``.
     """
 
     endpoint_url: str | None = None
@@ -58,10 +58,6 @@ class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             name: value for name, value in given.items() if name not in _OF_NODE and value != getattr(defaults, name)
         }
 
-    def replace(self, **changes: Any) -> StorageOptions:
-        """Return options with some of them changed."""
-        return msgspec.structs.replace(self, **changes)
-
 
 class DownloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of the files that data names by URL.
@@ -80,11 +76,7 @@ _CREDENTIALS = ("key", "secret", "token", "password", "sas", "credential")
 
 
 def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
-    """Check options given by name; texts are converted, as of a command line.
-
-    Raises:
-        ConfigError: An option is unknown or of another type, or a credential.
-    """
+    """Check options given by name; texts are converted, as of a command line."""
     for name in options:
         if any(word in name.lower() for word in _CREDENTIALS):
             raise ConfigError(
@@ -105,11 +97,7 @@ def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
 
 
 def options_for(url: str) -> StorageOptions:
-    """Return the options of a URL, from its prefixes in the environment variable, the longest last.
-
-    Raises:
-        ConfigError: The environment variable holds no valid options.
-    """
+    """Return the options of a URL, from its prefixes in the environment variable, the longest last."""
     return _options(url, os.environ.get(OPTIONS_VARIABLE, ""))
 
 
@@ -124,11 +112,7 @@ def _options(url: str, text: str) -> StorageOptions:
 
 
 def endpoint_of(protocol: str, options: StorageOptions) -> str:
-    """Return the endpoint of a protocol; empty for the provider's own.
-
-    Raises:
-        ConfigError: The environment variable with the endpoint is no URL.
-    """
+    """Return the endpoint of a protocol; empty for the provider's own."""
     if options.endpoint_url or protocol != "s3":
         return options.endpoint_url or ""
     for variable in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"):
@@ -148,15 +132,15 @@ def _check_endpoint(url: str, name: str) -> str:
 
 
 def remember_options(url: str, options: Mapping[str, Any]) -> None:
-    """Use options for a URL and all below it, in this process and those that it starts from now on."""
+    """Use options for a URL and all below it, in this process and in processes that it starts from now on."""
     parse_storage_options(options)
-    remembered = _remembered()
+    remembered = _parse(os.environ.get(OPTIONS_VARIABLE, ""))
     remembered[url] = {**remembered.get(url, {}), **options}
     os.environ[OPTIONS_VARIABLE] = json.dumps(remembered, sort_keys=True)
 
 
 def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, Any] | None) -> None:
-    """Use the ``storage_options`` of a call, in this process and those that it starts from now on.
+    """Use the ``storage_options`` of a call, in this process and in processes that it starts from now on.
 
     Args:
         path: A URL: the options are for its bucket; or a path of this machine: they are for all URLs.
@@ -177,10 +161,6 @@ def use_storage_options(path: str | os.PathLike[str], options: Mapping[str, Any]
         protocol, separator, rest = os.fspath(path).partition("://")
         is_remote = bool(separator) and protocol in PROTOCOLS
         remember_options(f"{protocol}://{rest.partition('/')[0]}" if is_remote else "", own)
-
-
-def _remembered() -> dict[str, dict[str, Any]]:
-    return _parse(os.environ.get(OPTIONS_VARIABLE, ""))
 
 
 def _parse(text: str) -> dict[str, dict[str, Any]]:

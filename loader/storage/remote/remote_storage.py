@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -15,15 +16,13 @@ from ...escaped_log import get_logger
 from ..node_cache.block_cache import RemoteObject
 from ..node_cache.node_cache import block_cache, local_copy
 from ..node_cache.settings import CacheSettings, cache_settings
-from ..protocol import ByteRange, ClosesOnExit, FileInfo, PendingRead, check_name
+from ..protocol import ByteRange, FileInfo, PendingRead, ReadableFile, check_name
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url
-from .clients.client import ClientObject
-from .clients.connection import Connection
+from .clients.connection import ClientObject, Connection
 from .failures import RequestFailure, missing_object
 from .fetcher import Fetch
-from .listed_folders import ListedFolders, is_readable, is_visible
-from .object_requests import ObjectRequests
+from .object_requests import ListedFolders, ObjectRequests, is_readable, is_visible
 from .object_url import parse_object_url
 from .options import endpoint_of, options_for, remember_options
 
@@ -31,8 +30,6 @@ MAX_REQUEST_BYTES = 8 << 20  # longer ranges arrive sooner by several requests a
 
 
 class _Parts:
-    """A long range, fetched by several requests."""
-
     def __init__(self, parts: Sequence[PendingRead]) -> None:
         self._parts = parts
 
@@ -43,38 +40,31 @@ class _Parts:
         return b"".join([part.result() for part in self._parts])
 
 
-class RemoteFile(ClosesOnExit):
-    """An object; each read is a request, which checks its size and version.
+class RemoteFile(ReadableFile):
+    """An object; each read is a request, which checks its size and version."""
 
-    Args:
-        size_bytes: Its size.
-        read: Reads the bytes [start, stop) of it. ``is_sparse=True`` announces that few of its bytes will be read.
-        fetch: Begins to read such a range, in the same way.
-    """
+    __slots__ = ("_info", "_is_cached", "_is_sparse", "_storage", "size_bytes")
 
-    __slots__ = ("_fetch", "_is_sparse", "_read", "size_bytes")
-
-    def __init__(self, size_bytes: int, read: Callable[..., bytes], fetch: Callable[..., PendingRead]) -> None:
-        self.size_bytes = size_bytes
-        self._read, self._fetch = read, fetch
+    def __init__(self, storage: RemoteStorage, info: FileInfo, *, is_cached: bool) -> None:
+        self.size_bytes = info.size_bytes
+        self._storage, self._info, self._is_cached = storage, info, is_cached
         self._is_sparse = False
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         stop = min(offset + size_bytes, self.size_bytes)
-        return self._read(offset, stop, is_sparse=self._is_sparse) if stop > offset else b""
+        if stop <= offset:
+            return b""
+        if self._is_cached:
+            return self._storage.read_cached(self._info, offset, stop, is_sparse=self._is_sparse)
+        return self._storage.read_range(self._info.name, offset, stop, info=self._info)
 
     def expect_few(self) -> None:
         self._is_sparse = True
 
-    def expect(self, offset: int, size_bytes: int) -> None:
-        pass
-
     def fetch(self, offset: int, size_bytes: int) -> PendingRead:
-        stop = offset + size_bytes
-        starts = range(offset, stop, MAX_REQUEST_BYTES)
-        parts = [
-            self._fetch(start, min(start + MAX_REQUEST_BYTES, stop), is_sparse=self._is_sparse) for start in starts
-        ]
+        ends = [*range(offset, offset + size_bytes, MAX_REQUEST_BYTES), offset + size_bytes]
+        fetch = partial(self._storage.fetch_range, self._info, is_sparse=self._is_sparse)
+        parts = [fetch(start, stop) for start, stop in pairwise(ends)]
         return parts[0] if len(parts) == 1 else _Parts(parts)
 
     def close(self) -> None:
@@ -89,14 +79,7 @@ _logged: set[str] = set()  # names whose warning was logged; global, like the lo
 
 
 class RemoteStorage:
-    """Objects below a URL, as files; a pickled storage holds the URL and its options, without credentials.
-
-    Args:
-        url: The URL.
-
-    Raises:
-        ConfigError: The URL or its options are wrong.
-    """
+    """Objects below a URL, as files; a pickled storage holds the URL and its options, without credentials."""
 
     checks_versions = True
     unreadable_names: Sequence[str] = ()
@@ -121,31 +104,14 @@ class RemoteStorage:
 
     def open(self, name: str, info: FileInfo | None = None) -> RemoteFile:
         found = self.stat(name) if info is None else self.current(info)
-        read = partial(self.read_cached, found)
-        if info is None:  # its version may be any, so that the cache of this node does not help
-            read = partial(self.read_range, found.name, info=found)
-        return RemoteFile(found.size_bytes, read, partial(self.fetch_range, found))
+        # Without an entry its version may be any, so that the cache of this node does not help.
+        return RemoteFile(self, found, is_cached=info is not None)
 
-    def read_range(
-        self,
-        name: str,
-        start: int,
-        stop: int,
-        *,
-        info: FileInfo | None = None,
-        is_sparse: bool = False,  # noqa: ARG002 - concerns the cache, which this does not use
-    ) -> bytes:
+    def read_range(self, name: str, start: int, stop: int, *, info: FileInfo | None = None) -> bytes:
         """Read the bytes [start, stop) of a file.
 
         Args:
-            name: The file.
-            start: First byte.
-            stop: Byte after the last one.
             info: Expected size and version; None for any.
-            is_sparse: Accepted as by :meth:`read_cached`.
-
-        Raises:
-            FormatError: The file has another size or version.
         """
         ahead = self._take_ahead(name)
         if ahead is not None:
@@ -165,36 +131,20 @@ class RemoteStorage:
         """Read the bytes [start, stop) of a file through the cache of this node, if it is on.
 
         Args:
-            info: The file.
-            start: First byte.
-            stop: Byte after the last one.
             is_wanted: Returns False when the bytes came in another way; a block of the cache is always fetched.
             is_sparse: Few bytes of the file are read, so that no whole blocks are fetched for them.
-
-        Raises:
-            FormatError: The file has another size or version.
         """
         connection = self._requests.connection()
         settings = self._cache_settings(connection)
         version = info.etag or (str(info.mtime_ns) if info.mtime_ns else "")
         cache = block_cache(settings) if settings is not None and version else None
+        get = partial(self._requests.get, info.name, info=info, connection=connection)
         if cache is None:
-            return self._read(info, connection, start, stop, is_wanted)
-        found = RemoteObject(self._identity(info.name), version, info.size_bytes)
-        return cache.read(found, start, stop, partial(self._read, info, connection), is_sparse=is_sparse)
-
-    def _read(
-        self,
-        info: FileInfo,
-        connection: Connection,
-        start: int,
-        stop: int,
-        is_wanted: Callable[[], bool] | None = None,
-    ) -> bytes:
-        return self._requests.get(info.name, start, stop, info=info, connection=connection, is_wanted=is_wanted).data
+            return get(start, stop, is_wanted=is_wanted).data
+        source = RemoteObject(self._identity(info.name), version, info.size_bytes)
+        return cache.read(source, start, stop, lambda first, last: get(first, last).data, is_sparse=is_sparse)
 
     def _cache_settings(self, connection: Connection) -> CacheSettings | None:
-        """Return the settings of the cache, which a connection keeps."""
         known, settings = self._cache
         if known is not connection:
             settings = cache_settings(connection.options.cache_dir, connection.options.cache_bytes)
@@ -206,7 +156,6 @@ class RemoteStorage:
         return f"{endpoint_of(self._place.protocol, options_for(self.url))}\0{self.path(name)}"
 
     def fetch_range(self, info: FileInfo, start: int, stop: int, *, is_sparse: bool = False) -> Fetch:
-        """Begin to read the bytes [start, stop) of a file of a known size and version."""
         read = partial(self.read_cached, info, start, stop, is_sparse=is_sparse)
         return Fetch(fetcher_of(self._place), read, stop - start)
 
@@ -234,7 +183,6 @@ class RemoteStorage:
 
     @property
     def can_list(self) -> bool:
-        """True if the service lists objects; web servers do not."""
         return self._requests.connection().can_list
 
     def list_once(self, folder: str) -> None:
@@ -344,15 +292,12 @@ class RemoteStorage:
             )
 
     def has_objects(self, folder: str = "") -> bool:
-        """Return True if there is an object below a folder."""
         return any(self._requests.pages(folder))
 
     def local_path(self, name: str = "", info: FileInfo | None = None) -> Path:
-        """Return the path of a copy on this machine."""
         return self._copy(name, self.stat(name) if info is None else info)
 
     def copy_of_fixed(self, name: str) -> str:
-        """Return the path of a copy of a file that never changes under its name."""
         return str(self._copy(name, None))
 
     def _copy(self, name: str, info: FileInfo | None) -> Path:
@@ -386,7 +331,6 @@ class RemoteStorage:
         self.put(name, data)
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
-        """Write a file, optionally only if it is absent or its ETag matches; return the new ETag."""
         self.note_written(name)
         return self._requests.put(name, data, if_absent=if_absent, if_etag=if_etag)
 
@@ -430,7 +374,6 @@ class RemoteStorage:
         return [name, *(below.key for below in self.objects(name))] if listed is None else listed
 
     def remove_files(self, names: Sequence[str]) -> None:
-        """Remove files; missing ones are no error."""
         self._requests.delete(names)
         for name in names:
             self.note_written(name)

@@ -1,11 +1,9 @@
 """Clients, which send single requests to a bucket or a server, without retries.
 
 ==================== ==========================================
-`client.py`          the interface of clients
 `choice.py`          the client of a URL in this process
-`connection.py`      a client with its pace and its retries
-`obstore_client.py`  requests by obstore: S3, GCS, Azure
-`stores.py`          the stores of obstore, and their settings
+`connection.py`      the interface of clients; a client with its pace and its retries
+`obstore_client.py`  requests by obstore: S3, GCS, Azure; its stores and their settings
 `msc_client.py`      profiles of multi-storage-client
 `http_client.py`     requests to web servers
 `limited_answer.py`  connections to allowed addresses, and answers within limits of time and bytes

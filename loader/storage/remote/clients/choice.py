@@ -11,8 +11,7 @@ from functools import cache, partial
 from ..fetcher import Fetcher
 from ..object_url import ObjectUrl, parse_object_url
 from ..options import StorageOptions, options_for
-from .client import ObjectClient
-from .connection import Connection
+from .connection import Connection, ObjectClient
 from .helper_client import ForkLock
 
 _WEB = ("http", "https")
@@ -48,11 +47,7 @@ def may_fork() -> bool:
 
 
 def open_url(url: str) -> ObjectUrl:
-    """Parse a URL whose objects are to be read; a profile is read again if its file has changed.
-
-    Raises:
-        ConfigError: The URL is wrong.
-    """
+    """Parse a URL whose objects are to be read; a profile is read again if its file has changed."""
     place = parse_object_url(url)
     return place._replace(profiles=_state_of_profiles()) if place.protocol == "msc" else place
 
@@ -82,33 +77,8 @@ def fetcher_of(url: ObjectUrl) -> Fetcher:
     return _fetchers.get(key) or _fetchers.setdefault(key, Fetcher(options_for(str(url)).max_requests))
 
 
-def client_of(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
-    """Return the client of a URL's bucket, which all threads of this process share.
-
-    Args:
-        url: A URL in the bucket.
-        options: Endpoint, region and limits.
-
-    Raises:
-        ConfigError: A package is missing, or the options are wrong.
-    """
-    return _connection(url, options).client
-
-
-def connection_of(url: ObjectUrl, text: str) -> Connection:
-    """Return the connection of this process to the bucket of a URL, with the present options.
-
-    Args:
-        url: The URL.
-        text: The URL as text.
-
-    Raises:
-        ConfigError: A package is missing, or the options are wrong.
-    """
-    return _connection(url, options_for(text))
-
-
-def _connection(url: ObjectUrl, options: StorageOptions) -> Connection:
+def connection_of(url: ObjectUrl, options: StorageOptions) -> Connection:
+    """Return the connection to a URL's bucket, which all threads of this process share."""
     global _has_used_rust  # noqa: PLW0603
     direct = may_use_rust()
     key = (*_bucket(url), url.profiles, options, direct)
@@ -148,8 +118,7 @@ def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectCli
             from .msc_client import open_msc_client
 
             return open_msc_client(url, options)
-        from .obstore_client import ObstoreClient
-        from .stores import open_store
+        from .obstore_client import ObstoreClient, open_store
 
         return ObstoreClient(partial(open_store, url, options))
     from .helper_client import HelperClient
@@ -157,17 +126,13 @@ def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectCli
     return HelperClient(url, options)
 
 
-def _keep_for_good(connections: list[Connection]) -> None:
-    """Never free clients of the parent: their destructors wait for locks of threads that are not in this process."""
-    import ctypes
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connections))
-
-
 def _forget_in_child() -> None:
     global _is_forked_after_use  # noqa: PLW0603
     if _has_used_rust:
-        _keep_for_good(list(_connections.values()))
+        import ctypes
+
+        # Never free clients of the parent: their destructors wait for locks of threads that are not in this process.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(list(_connections.values())))
     _connections.clear()
     _fetchers.clear()
     _is_forked_after_use = _is_forked_after_use or _has_used_rust

@@ -1,20 +1,78 @@
-"""The connection to a bucket: a client, a limit of simultaneous requests, and retries."""
+"""The interface of clients, and the connection to a bucket: a client, a limit of requests at a time, and retries."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar, TypeVarTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from ....escaped_log import get_logger
 from ..failures import NO_ANSWER, Remedy, RequestFailure, error_of_failure
 from ..fetcher import Pace
 from ..options import StorageOptions
-from .client import ObjectClient
+
+
+class ClientObject(NamedTuple):
+    """An object as it is listed."""
+
+    key: str
+    size_bytes: int
+    mtime_ns: int
+    etag: str  # without quotes; empty if the store has none
+
+
+class Received(NamedTuple):
+    """Bytes of an object, and what the answer says about the object."""
+
+    data: bytes
+    size_bytes: int  # of the whole object; -1 if the answer does not contain it
+    etag: str
+    mtime_ns: int = 0  # 0 if the answer does not contain it
+
+
+class ObjectClient(Protocol):
+    """Requests to one bucket. Every method raises :class:`.failures.RequestFailure`; threads may share a client.
+
+    Attributes:
+        can_list: True if it has :meth:`pages`.
+    """
+
+    can_list: bool
+
+    def get(self, key: str, start: int, stop: int) -> Received:
+        """Get the bytes [start, stop) of an object, or those up to its end; the length is checked."""
+
+    def get_all(self, key: str) -> Received:
+        """Get a whole object."""
+
+    def head(self, key: str) -> ClientObject:
+        """Get the size and version of an object."""
+
+    def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
+        """Yield the objects below a prefix that ends with a slash or is empty, sorted, a page a request.
+
+        Some may have keys that no request can name, such as ``a//b``.
+        """
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
+        """Put an object, optionally only if it is absent or its ETag matches; return the new ETag."""
+
+    def upload(self, key: str, path: str) -> str:
+        """Upload a file of this machine by parts, a few of them in memory at a time; return the new ETag.
+
+        A part that fails is sent again; an upload that fails leaves no parts behind.
+        """
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; missing ones are no failure."""
+
+    def refresh(self) -> None:
+        """Get new credentials."""
+
 
 _T = TypeVar("_T")
 
@@ -23,16 +81,10 @@ class Connection:
     """Sends requests to a bucket; all threads of a process share it.
 
     Args:
-        client: Sends single requests.
-        pace: Limits the requests at one time.
-        options: Endpoint, region and limits.
-        bucket: Protocol, container and account.
         answered: Buckets whose service has answered in this process; this one is added.
 
     Attributes:
         can_list: True if the service lists objects.
-        client: As passed.
-        options: As passed.
     """
 
     def __init__(
@@ -62,11 +114,8 @@ class Connection:
         """Send a request, again after failures that may pass.
 
         See :meth:`.Retries.run` for ``action``, ``url``, ``is_wanted`` and the errors.
-
-        Args:
-            attempt: Sends it once.
         """
-        return self._retries.run(self._send_once, attempt, action=action, url=url, is_wanted=is_wanted)
+        return self._retries.run(partial(self._send_once, attempt), action=action, url=url, is_wanted=is_wanted)
 
     def _send_once(self, attempt: Callable[[ObjectClient], _T]) -> _T:
         failure = None
@@ -84,7 +133,6 @@ class Connection:
 
 
 _R = TypeVar("_R")
-_Ts = TypeVarTuple("_Ts")
 _log = get_logger(__name__)
 _FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
 _CONTACT_S = 20.0  # a wrong endpoint is reported soon; a later outage may last longer
@@ -118,7 +166,6 @@ class Retries:
         max_tries: Most tries, twice as many if the service asks to slow down; None counts none.
         clock: Returns seconds.
         sleep: Waits some seconds.
-        refresh: Called once after a denied request, to get new credentials.
         has_answered: Returns False for a service that never answered, which is given up sooner; see :func:`few_tries`.
     """
 
@@ -131,8 +178,8 @@ class Retries:
 
     def run(
         self,
-        attempt: Callable[[*_Ts], _R],
-        *arguments: *_Ts,
+        attempt: Callable[[], _R],
+        *,
         action: str,
         url: str,
         is_wanted: Callable[[], bool] | None = None,
@@ -141,9 +188,7 @@ class Retries:
 
         Args:
             attempt: Sends the request; raises :class:`RequestFailure`.
-            arguments: Its arguments.
             action: What the request does, for messages: ``read bytes 0–512 of``.
-            url: The object, for messages.
             is_wanted: Returns False when the result came in another way, so that the request is not sent again.
 
         Raises:
@@ -155,7 +200,7 @@ class Retries:
         while True:
             tries += 1
             try:
-                return attempt(*arguments)
+                return attempt()
             except RequestFailure as failure:
                 spent_s = self.clock() - started
                 # Denied: new credentials, once.
@@ -177,7 +222,6 @@ class Retries:
                 self.sleep(delay_s)
 
     def _delay_s(self, failure: RequestFailure, tries: int, spent_s: float) -> float | None:
-        """Return the seconds to wait before the next try; None if the request is given up."""
         is_new = failure.kind in NO_ANSWER and self.has_answered is not None and not self.has_answered()
         if (failure.remedy is Remedy.RETRY_FEW or (is_new and _is_command)) and tries >= _FEW_TRIES:
             return None

@@ -13,8 +13,8 @@ from ....errors import EnergonError, StorageError
 from ..failures import RequestFailure
 from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
-from .choice import client_of, use_rust_here
-from .client import ClientObject, ObjectClient
+from .choice import connection_of, use_rust_here
+from .connection import ClientObject, ObjectClient
 from .helper_client import read_message, write_message
 
 _THREADS = 64  # requests at a time, of all buckets together
@@ -23,25 +23,20 @@ _THREADS = 64  # requests at a time, of all buckets together
 class _Server:
     def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers
-        self._writing = threading.Lock()
+        self.writing = threading.Lock()
         self._listings: dict[int, Iterator[Sequence[ClientObject]]] = {}
         self.unanswered = 0
-
-    def note_request(self) -> None:
-        """Count a request before it is served."""
-        with self._writing:
-            self.unanswered += 1
 
     def serve(self, request: tuple[int, ObjectUrl, StorageOptions, str, Sequence[Any], Mapping[str, Any]]) -> None:
         number, url, options, method, arguments, keywords = request
         try:
-            answer = self._result(client_of(url, options), method, *arguments, **keywords)
+            answer = self._result(connection_of(url, options).client, method, *arguments, **keywords)
         except (RequestFailure, EnergonError) as error:
             answer = error
         except BaseException as error:  # noqa: BLE001 - the parent raises it; a panic of obstore is no Exception
             cause = redact_urls(f"{type(error).__name__}: {error}")
             answer = StorageError(f"the helper process failed: {cause}", path=str(url))
-        with self._writing:
+        with self.writing:
             write_message(self._answers, (number, answer))
             self.unanswered -= 1
 
@@ -78,5 +73,6 @@ def main() -> None:
             while server.unanswered and os.getppid() == parent:  # it may have started another helper
                 time.sleep(0.05)
             os._exit(0)
-        server.note_request()
+        with server.writing:
+            server.unanswered += 1  # before it is served
         threads.submit(server.serve, request)

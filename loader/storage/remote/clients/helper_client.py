@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, cast
 from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
-from .client import ClientObject
+from .connection import ClientObject
 
 _ROOT = str(Path(__file__).parents[4])  # first, so that no other package named `loader` comes before this one
 _START = (  # these reach the whole process group; the parent, which may handle them, ends this one
@@ -112,7 +112,6 @@ class _Helper:
         return answer
 
     def close(self) -> None:
-        """Let the helper end once it has answered all requests."""
         with self._writing:
             self._requests.close()
 
@@ -132,7 +131,7 @@ class _Helper:
         return not self._has_ended and self.owner == os.getpid()
 
 
-# Options of this library are sent with each request.
+# Variables that requests depend on: a helper is replaced if they change. Our own options are sent with each request.
 _PREFIXES = ("AWS_", "AZURE_", "GOOGLE_", "MSC_", "HOME", "XDG_CONFIG")
 _lock = ForkLock()
 _helper: _Helper | None = None
@@ -140,7 +139,6 @@ _of_parents: list[_Helper] = []
 
 
 def _variables_of(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the variables that the requests of a helper depend on: it is replaced if they change."""
     return [(name, value) for name, value in environment.items() if name.startswith(_PREFIXES)]
 
 
@@ -168,17 +166,11 @@ _listings = itertools.count()
 
 
 def _call(url: ObjectUrl, options: StorageOptions, method: str, *arguments: Any, **keywords: Any) -> Any:
-    """Call a method of the client that the helper has for a bucket."""
     return _current().call(url, options, method, *arguments, **keywords)
 
 
 class HelperClient:
-    """Requests to one bucket, sent by the helper process.
-
-    Args:
-        url: A URL in the bucket.
-        options: Endpoint, region and limits.
-    """
+    """Requests to one bucket, sent by the helper process."""
 
     can_list = True
 

@@ -19,7 +19,7 @@ from ....version import __version__
 from ..failures import Remedy, RequestFailure, failure_of_status
 from ..object_url import ObjectUrl
 from ..options import StorageOptions
-from .client import ClientObject, Received
+from .connection import ClientObject, Received
 from .limited_answer import (
     MAX_HEAD_BYTES,
     PRIVATE,
@@ -57,8 +57,6 @@ class _Target(NamedTuple):
 
 
 class _Line(NamedTuple):
-    """A connection."""
-
     socket: socket.socket
     kind: AddressKind
 
@@ -67,8 +65,6 @@ class HttpClient:
     """Requests to web servers.
 
     Args:
-        url: A URL of the server that keys are of.
-        options: Limits.
         clock: Returns seconds.
     """
 
@@ -116,8 +112,6 @@ class HttpClient:
         """Write what a URL of any server names to a file.
 
         Args:
-            url: The URL, whose query is sent as it is.
-            file: The file.
             most: Most bytes.
             allowed: Kinds of addresses that may be connected to; see :data:`PUBLIC` and :data:`PRIVATE`.
         """
@@ -147,7 +141,6 @@ class HttpClient:
         pass
 
     def close(self) -> None:
-        """Close the idle connections, and keep no more."""
         with self._lock:
             self._most_idle = 0
             while self._idle:
@@ -262,7 +255,6 @@ class HttpClient:
 
 
 def _exchange(connection: socket.socket, method: str, head: bytes, limits: RequestLimits) -> LimitedAnswer:
-    """Send a request, and read the head of the answer."""
     limits.begin_step()
     with limits.waiting() as left_s:
         connection.settimeout(left_s)
@@ -290,11 +282,7 @@ def _tunnel(target: _Target, proxy: str, allowed: frozenset[AddressKind], limits
 
 
 def _parse(url: str) -> _Target:
-    """Split a URL, by one parser for the check and the request.
-
-    Raises:
-        RequestFailure: It is no URL of a web server, or holds credentials.
-    """
+    """Split a URL, by one parser for the check and the request."""
     protocol, _, rest = url.partition("://")
     name = _AFTER_HOST.split(rest, maxsplit=1)[0]
     path = rest[len(name) :].partition("#")[0].replace(" ", "%20")
@@ -317,11 +305,6 @@ def _parse(url: str) -> _Target:
 
 
 def _redirected(url: str, location: str) -> str:
-    """Return the URL that an answer leads to.
-
-    Raises:
-        RequestFailure: The URL is not safe, or names a folder, whose page of links is no file.
-    """
     try:
         # Heads are decoded as Latin-1, whatever they are.
         target = urljoin(url, location.encode("latin-1").decode("utf-8", "surrogateescape"))

@@ -31,7 +31,6 @@ class RequestLimits:
     Args:
         stall_s: Seconds for each step: to connect, to get the head of an answer, and to get 1 KiB/s of its body on
             average over as many seconds. The time between reads does not count.
-        request_s: Seconds for the whole request.
         clock: Returns seconds.
     """
 
@@ -73,11 +72,6 @@ class RequestLimits:
             self._step_s -= self._clock() - started
 
     def receive(self, connection: socket.socket, buffer: memoryview) -> int:
-        """Receive bytes; 0 at the end.
-
-        Raises:
-            RequestFailure: There are more bytes than allowed, or they arrive too slowly.
-        """
         if self._bytes_left <= 0:
             raise RequestFailure(
                 "the server sends more than was requested" if self._is_body else "the head of the answer has no end",
@@ -112,7 +106,6 @@ class _Arriving(io.RawIOBase):
         self._limits = limits
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """Return the file that ``http.client`` parses."""
         return io.BufferedReader(self)
 
     def readable(self) -> bool:
@@ -123,24 +116,13 @@ class _Arriving(io.RawIOBase):
 
 
 class LimitedAnswer(http.client.HTTPResponse):
-    """The answer to a request.
-
-    Args:
-        connection: The connection, on which the request was sent.
-        method: Its method.
-        limits: What it may take.
-    """
+    """The answer to a request."""
 
     def __init__(self, connection: socket.socket, method: str, limits: RequestLimits) -> None:
         super().__init__(_Arriving(connection, limits), method=method)  # type: ignore[arg-type]  # a makefile
         self._limits = limits
 
     def begin(self) -> None:
-        """Read the head.
-
-        Raises:
-            HTTPException: It is not valid, or its body is encoded in another way than by chunks.
-        """
         self._limits.begin_step(MAX_HEAD_BYTES)
         super().begin()
         if "Transfer-Encoding" in self.headers and not self.chunked:
@@ -148,7 +130,6 @@ class LimitedAnswer(http.client.HTTPResponse):
 
     @property
     def is_finished(self) -> bool:
-        """True if the connection can be used for the next request."""
         return self.isclosed() and not self.will_close
 
     def pieces(self, most: int, *, piece_bytes: int = _PIECE_BYTES) -> Iterator[bytes]:
@@ -157,9 +138,6 @@ class LimitedAnswer(http.client.HTTPResponse):
         Args:
             most: Most bytes that it may have.
             piece_bytes: Most bytes of a piece.
-
-        Raises:
-            RequestFailure: It has more bytes (nothing is read if the head says so), or it ends early.
         """
         length = self.length
         if length is not None and length > most:
@@ -180,7 +158,6 @@ class LimitedAnswer(http.client.HTTPResponse):
             raise RequestFailure(f"expected {length:,} bytes, found {received:,}", Remedy.RETRY, kind="broken")
 
     def read_most(self, most: int) -> bytes:
-        """Return the body; see :meth:`pieces`."""
         known = _PIECE_BYTES if self.length is None else max(1, self.length)
         pieces = [*self.pieces(most, piece_bytes=known)]
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -268,11 +245,7 @@ def connect(
 
 
 def check_proxied(host: str, allowed: Collection[AddressKind]) -> AddressKind:
-    """Return the kind of a host that a proxy connects to: names are resolved by the proxy, which has to refuse some.
-
-    Raises:
-        RequestFailure: The host is an address of another kind, in any notation, or a name of this machine.
-    """
+    """Return the kind of a host that a proxy connects to: names are resolved by the proxy, which has to refuse some."""
     try:
         address = str(socket.getaddrinfo(host, None, flags=socket.AI_NUMERICHOST)[0][4][0])
     except (OSError, ValueError):

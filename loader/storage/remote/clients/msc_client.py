@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
+import msgspec
+
 from ....errors import ConfigError
 from ..failures import Remedy, RequestFailure
 from ..object_url import ObjectUrl, redact_urls
 from ..options import StorageOptions
-from .client import ClientObject, ObjectClient, Received
-from .obstore_client import ObstoreClient
-from .stores import open_s3_store
+from .connection import ClientObject, ObjectClient, Received
+from .obstore_client import ObstoreClient, open_s3_store
 
 _T = TypeVar("_T")
 _S3_TYPES = ("s3", "s8k")
@@ -24,11 +25,7 @@ _PAGE = 1000
 
 
 def open_msc_client(url: ObjectUrl, options: StorageOptions) -> ObjectClient:
-    """Return the client of a profile.
-
-    Raises:
-        ConfigError: The package is missing, or it refuses the profile.
-    """
+    """Return the client of a profile."""
     try:
         from multistorageclient import StorageClientConfig, rclone  # type: ignore[import-not-found, unused-ignore]
     except ImportError as error:
@@ -63,7 +60,8 @@ class _BucketClient:
         self._base = settings["_base_path"].strip("/")
         self._endpoint_url = settings["_endpoint_url"] or None
         self._credentials = credentials
-        self._options = options.replace(
+        self._options = msgspec.structs.replace(
+            options,
             profile=options.profile or (settings["_profile_name"] if credentials is None else None),
             region=options.region or settings["_region_name"] or None,
             anonymous=options.anonymous or settings["_signature_version"] == "UNSIGNED",
@@ -114,7 +112,6 @@ class _BucketClient:
 
 
 def _credentials_of(provider: Any) -> dict[str, Any]:
-    """Return the credentials of a profile as obstore takes them."""
     from datetime import UTC, datetime
 
     found = provider.get_credentials()

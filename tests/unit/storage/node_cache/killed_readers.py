@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from loader.storage.node_cache import space
+from loader.storage.node_cache import block_cache as cache_module
 from loader.storage.node_cache.block_cache import BlockCache, RemoteObject
 from loader.storage.node_cache.node_cache import block_cache
 from loader.storage.node_cache.settings import CacheSettings
@@ -66,11 +66,11 @@ def _kill(child: int) -> None:
 
 def main() -> None:
     """Kill processes at random moments, then read everything."""
-    space._UNSEEN_BYTES = UNSEEN_BYTES
+    cache_module._UNSEEN_BYTES = UNSEEN_BYTES
     folder, kills, at_once = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     if sys.argv[4] == "1":
         del os.O_TMPFILE
-        space._PARTIAL_AGE_S = 0.1  # type: ignore[assignment]  # those of killed processes would fill so small a cache
+        cache_module._PARTIAL_AGE_S = 0.1  # type: ignore[assignment]  # those of killed processes would fill so small a cache
     choice = random.Random(int(sys.argv[5]))
     running = [_start(folder, seed) for seed in range(at_once)]
     for seed in range(at_once, kills + at_once):

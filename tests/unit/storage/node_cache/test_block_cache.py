@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import StorageError
-from loader.storage.node_cache import space
+from loader.storage.node_cache import block_cache as cache_module
 from loader.storage.node_cache.block_cache import BLOCK_BYTES, BlockCache
 
 from .opened_caches import FakeObject, block_files, open_cache, size_of
@@ -182,7 +182,7 @@ def test_a_cache_for_half_of_the_objects_saves_nearly_half_of_later_epochs(
 def test_processes_together_exceed_the_limit_by_no_more_than_each_may_add_unseen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space, "_UNSEEN_BYTES", 500_000)
+    monkeypatch.setattr(cache_module, "_UNSEEN_BYTES", 500_000)
     caches = [open_cache(tmp_path, monkeypatch, limit_bytes=2_000_000) for _ in range(4)]
     choice, most = random.Random(1), 0
     for number in range(300):

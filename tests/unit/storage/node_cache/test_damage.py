@@ -370,7 +370,7 @@ def test_a_process_that_holds_a_block_too_long_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = open_cache(tmp_path, monkeypatch)
-    cache._wait_s = 0.2
+    monkeypatch.setattr("loader.storage.node_cache.block_cache._WAIT_S", 0.2)
     (own,) = tmp_path.iterdir()
     with subprocess.Popen([sys.executable, "-c", _HOLD, str(own / "locks")], stdout=subprocess.PIPE) as process:
         try:

@@ -86,10 +86,8 @@ class Account:
         """Count units that are left out.
 
         Args:
-            unit: What is counted.
             reason: Code of the reason; it begins with L.
             example: Name of the first unit, as a user would look for it.
-            count: Number of units.
             size_bytes: Their bytes, if they are known.
         """
         self._add(AccountEntry(unit, reason, count, size_bytes, example))
@@ -165,14 +163,7 @@ class Account:
                 )
 
     def check_complete(self, *, at: str) -> None:
-        """Check that everything was used, for ``--strict``.
-
-        Args:
-            at: The output, for the message.
-
-        Raises:
-            IncompleteError: Something was left out, or failed; the message names each reason with an example.
-        """
+        """Check that everything was used, for ``--strict``."""
         entries = [*self.left_out, *self.failed]
         if entries:
             lines = [f"{e.count:,} {e.unit}: {meanings()[e.reason]} [{e.reason}], first {e.example}" for e in entries]

@@ -128,7 +128,6 @@ class Kind:
     """Describe a file by its first bytes.
 
     Attributes:
-        kind: The kind.
         extension: The usual extension of such files, without a dot; empty if they have none.
         description: What such a file is called, with an article: ``"a PNG picture"``.
     """
@@ -259,7 +258,6 @@ def kind_of_part(part_name: str, contents: Kind | None) -> PartKind:
     r"""Return the kind of a part: by its name, unless its contents are a picture, sound or video under another name.
 
     Args:
-        part_name: Its name.
         contents: What its first bytes say; None if they were not read.
 
     >>> kind_of_part("img", kind_of_bytes(b"GIF89a")), kind_of_part("txt", None)
@@ -418,11 +416,6 @@ _FOREIGN: Mapping[PartKind | None, frozenset[PartKind]] = {
 
 def foreign_contents(part_name: str, data: bytes, *, is_unreadable: bool = False) -> str | None:
     """Return one line if a part is a file of another kind than its name says; None if it is not, or unknown.
-
-    Args:
-        part_name: Its name.
-        data: Its bytes.
-        is_unreadable: The part is an image by its name, and no reader of images knows it.
 
     >>> foreign_contents("jpg", b"%PDF-1.7")
     "part 'jpg' is not an image, but a PDF document"

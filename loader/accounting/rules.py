@@ -42,9 +42,7 @@ class RuleGroup:
     """The rules of one kind of fault.
 
     Attributes:
-        title: Title of the group.
         note: A remark on all its rules, in Markdown; may be empty.
-        rules: The rules, in the order of the documentation.
     """
 
     title: str

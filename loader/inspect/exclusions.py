@@ -40,13 +40,10 @@ class ExcludeRequest:
     Attributes:
         ref: A prepared dataset, a single file of samples, or a metadataset, which represents the datasets that it
             reads; with ``trust_code``, the lint may run code of the dataset.
-        query: The samples.
         lint: Exclude the samples that a lint finds broken or incomplete, within the query.
         duplicates: Exclude all but the first of the samples with the same part of this name, within the query;
             ``""`` compares all pictures, audio and video, or else all parts. Excluded samples are in no group.
         filter: Change this named filter instead of the split file.
-        reason: Why, for the journal.
-        dry_run: Only report.
         workers: Processes of the lint, or of the search for duplicates.
     """
 
@@ -65,14 +62,11 @@ class ExcludeReport:
     """The result of an exclusion.
 
     Attributes:
-        path: The dataset.
         samples: Number of samples that were excluded, or would be.
         already: Number of the chosen samples that were excluded before.
         remaining: Number of the samples that are not excluded afterwards.
         examples: The first of the excluded samples, ``<shard>/<key>``, or the excluded shards.
-        file: The split file, or the filter.
         lacks: What the condition names and the dataset does not have, so that none of its samples is chosen.
-        dry_run: Nothing was changed.
     """
 
     path: str
@@ -89,15 +83,6 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     """Exclude samples of a dataset, or of each dataset of a metadataset; return a report for each one.
 
     All datasets are examined before the first one is changed, and each one is changed whole or not at all.
-
-    Args:
-        request: The samples, and how to exclude them.
-        on_progress: Called with the number of samples that are checked, and of all.
-
-    Raises:
-        ConfigError: The query is invalid, or no sample of a dataset would remain.
-        FormatError: A column or filter is damaged or stale.
-        StorageError: A dataset is not prepared, or a file cannot be written.
     """
     path = request.ref.path
     opened = _open_prepared(request.ref, split_parts=request.query.split_parts)
@@ -226,24 +211,14 @@ def _open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) ->
     """Open the dataset of a path, or the datasets of a metadataset.
 
     Args:
-        ref: A prepared dataset, a single file of samples, or a metadataset.
         split_parts: Only these split parts; of a metadataset, what its splits of these names read.
-
-    Raises:
-        ConfigError: The metadataset has faults.
-        FormatError: A single file is damaged or not indexed.
-        StorageError: A dataset is missing or not prepared.
     """
     named = named_datasets([DatasetRef.of(ref)], split_parts=split_parts)
     return [OpenDataset(name=one.path, dataset=one, folder=dataset_at(one.ref)) for one in named]
 
 
 def _check_writable(folder: Dataset) -> None:
-    """Check that files about exclusions can be written.
-
-    Raises:
-        StorageError: The dataset is read-only.
-    """
+    """Check that files about exclusions can be written."""
     storage, place = folder.storage, "" if isinstance(folder, SingleFile) else FOLDER
     is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
     if is_web_server or not storage.is_writable(place):
@@ -262,9 +237,7 @@ class ListedExclusions:
     """The exclusions of a dataset.
 
     Attributes:
-        path: The dataset.
         samples: Number of samples that the split file excludes, whole shards included.
-        shards: Whole shards that the split file excludes.
         filters: Filter → number of samples that it keeps.
         exclusions: The entries of the journal, the oldest first.
         others: Entries of the split file that the journal does not have.
@@ -286,11 +259,6 @@ def undo_last_exclusion(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
 
     Returns:
         Each changed dataset with the exclusion that was undone; empty if there was nothing to undo.
-
-    Raises:
-        ConfigError: A split file is invalid.
-        FormatError: A journal is damaged.
-        StorageError: A dataset is not prepared, or a file cannot be written.
     """
     opened = _open_prepared(ref)
     folders = {(one.folder.path, one.dataset.ref.folder): one for one in opened}  # of several split files, one journal
@@ -320,13 +288,7 @@ def _last_of(one: OpenDataset) -> Exclusion | None:
 
 
 def list_exclusions(ref: DatasetRef | str) -> list[ListedExclusions]:
-    """List what is excluded from a dataset, or from each dataset of a metadataset.
-
-    Raises:
-        ConfigError: A split file is invalid.
-        FormatError: A journal or a filter is damaged.
-        StorageError: A dataset is not prepared.
-    """
+    """List what is excluded from a dataset, or from each dataset of a metadataset."""
     return [_listed(one) for one in _open_prepared(ref)]
 
 

@@ -26,11 +26,8 @@ class SampleParts:
     """The parts of one sample.
 
     Attributes:
-        dataset: Path of its dataset.
         key: Key of the sample, without its shard.
-        shard: Its shard or file.
         index: Its number in the dataset, from 0.
-        parts: The parts in the order of the shard.
         data: Name → bytes.
     """
 
@@ -42,11 +39,7 @@ class SampleParts:
     data: Mapping[str, bytes] = field(metadata={"json": None})
 
     def part(self, name: str) -> bytes:
-        """Return the bytes of a part.
-
-        Raises:
-            ConfigError: The sample has no such part; the message names those it has.
-        """
+        """Return the bytes of a part."""
         if name not in self.data:
             raise ConfigError(
                 f"the sample has no part {name!r}{did_you_mean(name, [*self.data])}",
@@ -57,12 +50,7 @@ class SampleParts:
 
 
 class FoundSample(NamedTuple):
-    """A sample that a key names.
-
-    Attributes:
-        opened: Its dataset.
-        number: Its number there.
-    """
+    """A sample that a key names."""
 
     opened: OpenDataset
     number: int
@@ -74,12 +62,7 @@ class FoundSample(NamedTuple):
 
 
 class SampleFinder:
-    """Finds samples of some datasets by their keys, and reads them.
-
-    Args:
-        path: The path that names the datasets.
-        opened: The datasets.
-    """
+    """Finds samples of some datasets by their keys, and reads them."""
 
     def __init__(self, path: str, opened: Sequence[OpenDataset]) -> None:
         self._path = path
@@ -90,9 +73,6 @@ class SampleFinder:
 
         Args:
             words: Keys; the last of several is a part if samples have a part of this name.
-
-        Raises:
-            ConfigError: The last of several words is neither a part nor a key.
         """
         *keys, last = words
         parts = list(dict.fromkeys(name for one in self._opened for name in one.folder.index.part_names))
@@ -111,9 +91,6 @@ class SampleFinder:
 
         Args:
             keys: ``<shard>/<key>``, or bare keys that are unique.
-
-        Raises:
-            ConfigError: There is no such sample, or there are several.
         """
         found = {key: self._matches(key) for key in dict.fromkeys(keys)}
         unknown = [key for key, some in found.items() if not some]
@@ -126,11 +103,7 @@ class SampleFinder:
         ]  # of a key that a shard repeats, the last counts, as if it were unpacked
 
     def read(self, sample: FoundSample) -> SampleParts:
-        """Read the parts of a sample.
-
-        Raises:
-            FormatError: The shard has changed, or is damaged.
-        """
+        """Read the parts of a sample."""
         folder, number = sample.opened.folder, sample.number
         offsets = {part.name: part.offset for part in folder.parts(number)}
         data = {name: as_bytes(value) for name, value in folder.read_parts(number).items()}
@@ -174,11 +147,6 @@ def find_samples_of(ref: DatasetRef | str, words: Sequence[str]) -> Iterator[Sam
             represents the datasets that it reads.
         words: The keys that will be looked up, and perhaps the name of a part. Of shards that are not prepared, those
             that the keys name are scanned, or all.
-
-    Raises:
-        ConfigError: A metadataset contains faults.
-        FormatError: A file or a shard that is not prepared is damaged.
-        StorageError: A dataset is missing.
     """
     ref = DatasetRef.of(ref)
     datasets = named_datasets([ref])
@@ -191,13 +159,7 @@ def open_sample(ref: DatasetRef | str, key: str) -> SampleParts:
     """Read one sample; see :func:`find_samples_of`.
 
     Args:
-        ref: The dataset or file.
         key: ``<shard>/<key>``, or the bare key if it is unique.
-
-    Raises:
-        ConfigError: There is no such sample, or there are several.
-        FormatError: The shard has changed, or is damaged.
-        StorageError: The dataset is missing.
     """
     with find_samples_of(ref, [key]) as finder:
         return finder.read(finder.find([key])[0])
@@ -207,13 +169,7 @@ def write_parts(sample: SampleParts, folder: str, *, part: str | None = None) ->
     """Write the parts of a sample to a folder, as ``<key>.<part>``, and return the paths; missing folders are made.
 
     Args:
-        sample: The sample.
-        folder: The folder.
         part: Only this part; None for all.
-
-    Raises:
-        ConfigError: The sample has no such part.
-        StorageError: A file exists, or cannot be written.
     """
     data = sample.data if part is None else {part: sample.part(part)}
     paths = [os.path.join(folder, file_name(f"{sample.key}.{name}")) for name in data]

@@ -250,12 +250,7 @@ def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
 
 
 def record_facts(storage: Storage, name: str) -> dict[str, Any]:
-    """Return the facts about a file of samples, under the same keys as for a dataset.
-
-    Raises:
-        FormatError: The file is damaged, or its index is missing.
-        StorageError: It cannot be read.
-    """
+    """Return the facts about a file of samples, under the same keys as for a dataset."""
     file = open_record_file(storage, name)
     return {
         "path": storage.path(name),

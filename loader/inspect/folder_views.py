@@ -36,12 +36,7 @@ class SampleViews(NamedTuple):
 
 
 def open_folder_views(request: PreviewRequest) -> SampleViews:
-    """View the samples of a prepared folder of shards, or of a file of samples, whose numbers are their keys.
-
-    Raises:
-        ConfigError: The split part or key does not exist.
-        StorageError: The dataset is missing or not prepared.
-    """
+    """View the samples of a prepared folder of shards, or of a file of samples, whose numbers are their keys."""
     dataset = dataset_at(request.ref)
     build = None if request.crude else make_build(dataset, request)
     selection = _select_samples(dataset, request)
@@ -61,12 +56,7 @@ def _views(
     """View some samples of a dataset.
 
     Args:
-        dataset: The dataset.
-        selection: The samples.
-        request: Whether they have a key, or are in a random order.
         build: Makes the samples that training gets; None shows the parts alone.
-        suffix: The end of titles.
-        in_shard: Count the samples of a key in their shard, since no other one is known.
     """
 
     def view(place: int) -> SampleView:
@@ -116,12 +106,7 @@ def _with_key(dataset: Dataset, key: str, *, at: str) -> Selection:
 
 
 def open_file_views(request: PreviewRequest) -> SampleViews:
-    """View the files of a folder with media metadata.
-
-    Raises:
-        ConfigError: The key names none of the files, or no media metadata was collected.
-        FormatError: ``index.sqlite`` is damaged.
-    """
+    """View the files of a folder with media metadata."""
     storage = request.ref.storage()
     known = dict(sorted(MediaMetadataReader(storage)))
     names = list(known)
@@ -167,11 +152,6 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
     """View the samples of tar shards as raw parts.
 
     The headers of the first samples are scanned; of all shards to shuffle, or to find a key without its shard.
-
-    Raises:
-        ConfigError: The key does not exist, or something is requested that only a prepared dataset has.
-        FormatError: No shard can be scanned.
-        StorageError: The path holds no tar files.
     """
     tars = find_tars(request.ref.path)
     if request.split_parts or request.ref.dataset_config or request.ref.split_config:

@@ -169,11 +169,7 @@ def exclude_broken_samples(dataset: Dataset, findings: Iterable[Finding], *, che
 
 
 def samples_to_exclude(dataset: Dataset, findings: Iterable[Finding], *, checked: int | None = None) -> list[str]:
-    """Return the samples that :func:`exclude_broken_samples` would add, as ``<shard>/<key>``; writes nothing.
-
-    Raises:
-        ConfigError: The split file is missing or invalid, or no checked sample would remain.
-    """
+    """Return the samples that :func:`exclude_broken_samples` would add, as ``<shard>/<key>``; writes nothing."""
     storage = dataset.storage
     known = set(dataset.documents.required_split().exclude)
     broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]

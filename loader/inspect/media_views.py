@@ -37,7 +37,6 @@ class MediaViews(NamedTuple):
     """The views of encoded audio or video.
 
     Attributes:
-        facts: Its metadata, in one line.
         pictures: A frame, if it is a video.
         waveform: Its loudness, if it is sound.
         metadata: Its metadata by name; None if it is not known.

@@ -64,12 +64,7 @@ class _Datasets:
 
 
 class _SplitFacts:
-    """The shares and repetitions of the leaves of one split.
-
-    Args:
-        tree: The split's tree.
-        datasets: Cache of the datasets that leaves name.
-    """
+    """The shares and repetitions of the leaves of one split."""
 
     def __init__(self, tree: PlanNode, datasets: _Datasets) -> None:
         self._tree = tree

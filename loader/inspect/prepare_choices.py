@@ -362,11 +362,7 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
 
 
 def with_printed_names(choices: Choices, found: SampledContents) -> Choices:
-    """Return choices whose field map has the names that are printed: ``json[caption]`` for ``caption``.
-
-    Raises:
-        ConfigError: A name may mean several values, or is one of a measured value.
-    """
+    """Return choices whose field map has the names that are printed: ``json[caption]`` for ``caption``."""
     chosen = choices.dataset_yaml
     if chosen is None or chosen.field_map is None:
         return choices

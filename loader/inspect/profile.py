@@ -23,8 +23,6 @@ class ProfiledLoader:
 
     Attributes:
         name: Process and number of the loader, and its rank if there are several.
-        line: The statistics in one line.
-        suggestions: What would make it faster.
         numbers: The statistics as a flat dict, see ``LoaderStats.to_dict``.
     """
 
@@ -48,7 +46,6 @@ class ScriptProfileReport:
     """The profile of a script.
 
     Attributes:
-        exit_code: Of the script.
         loaders: Its loaders that delivered micro-batches, in the order in which they began.
     """
 
@@ -67,15 +64,7 @@ def profile_script(
     """Run a Python script with profiles of its loaders. It is the caller's program: it is run as it is.
 
     Args:
-        script: The path of the script.
-        arguments: Its arguments.
-        steps: Number of micro-batches of each loader in the trace.
-        trace: File for the trace of all loaders, in Chrome's format, which is replaced.
         stats: File for the statistics of all loaders as JSON, which is replaced; None writes no file.
-
-    Raises:
-        StorageError: There is no such script, or a file cannot be written; if it is a folder, or has none, this is
-            raised before the script runs.
     """
     if not Path(script).is_file():
         raise StorageError("there is no such script", at=script)

@@ -29,8 +29,6 @@ def show_facts(console: Console, facts: dict[str, Any], path: Text | None = None
     """Show what :func:`~.facts.path_facts` returns.
 
     Args:
-        console: Where to show it.
-        facts: The facts.
         path: The path of a dataset as it is shown, such as a link; None for bold text.
     """
     if facts["type"] == "metadataset":
@@ -227,10 +225,7 @@ def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") ->
     """Yield the rows of a node and of its descendants.
 
     Args:
-        node: The node.
         folder: The folder of the metadataset; paths below it are shown relative to it.
-        first: Indentation of the node.
-        rest: Indentation of its descendants.
     """
     labels = [_label(node, folder)] if first else []
     while node["kind"] == "metadataset" and len(node["children"]) == 1:
@@ -313,9 +308,7 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
     When piped, the spaces that pad its last column are stripped.
 
     Args:
-        console: The console.
         headings: A heading for each column; of numbers, which are aligned to the right, with ``>`` before it.
-        rows: Strings and renderables for each row.
     """
     from rich.measure import measure_renderables
     from rich.table import Table
@@ -352,9 +345,7 @@ def print_part_sets(console: Console, part_sets: Sequence[Mapping[str, Any]], *,
     """Print which part names occur together, the most frequent sets first, and the number of the others.
 
     Args:
-        console: The console.
         part_sets: The table as ``--json`` prints it.
-        is_complete: There are no further part sets.
     """
     if not part_sets:
         return

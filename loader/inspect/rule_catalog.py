@@ -24,11 +24,7 @@ def rule_groups() -> tuple[RuleGroup, ...]:
 
 
 def find_rule(code: str) -> Rule:
-    """Return the rule of a code, in any case.
-
-    Raises:
-        ConfigError: There is no such code.
-    """
+    """Return the rule of a code, in any case."""
     rules = {rule.code: rule for group in rule_groups() for rule in group.rules}
     found = rules.get(code.upper())
     if found is not None:

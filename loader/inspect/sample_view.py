@@ -99,9 +99,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
     """Return a function that builds the samples of a dataset; None if they are viewed as parts.
 
     Args:
-        dataset: The dataset.
         request: The ``trust_code`` of its reference decides if code of the dataset may run.
-        crude_too: Also build crude samples, of decoded parts, for a joiner.
     """
     config = dataset.documents.config
     if (config is None or config.crude) and not crude_too:
@@ -157,8 +155,6 @@ def view_of_sample(
     """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
 
     Args:
-        dataset: The dataset.
-        number: The sample's number in the whole dataset.
         title: The sample's position, shown after its key.
         build: Builds a sample of parts and key; None shows the parts.
         max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
@@ -237,7 +233,6 @@ class Selection:
     """A sequence of some of a dataset's sample numbers.
 
     Args:
-        ranges: Half-open ranges of sample numbers.
         seed: Shuffles, reproducibly; None keeps the order.
 
     >>> selection = Selection([range(10, 12), range(20, 23)])
@@ -289,7 +284,6 @@ class MixOrder:
 
     Args:
         sizes: Number of samples of each dataset, at least one.
-        weights: Relative frequency of each dataset.
         seed: Draws, reproducibly; None keeps the order.
 
     >>> order = MixOrder([2, 3], [1, 1], seed=None)

@@ -41,7 +41,6 @@ class SampledContents:
 
     Attributes:
         part_sets: The table of part sets, exact over all samples.
-        contents: What the samples contain that were inspected.
         key: Key of the first sample with the most frequent part set, ``<shard>/<key>``.
         is_first: That is the first sample of all.
         parts: Its parts, name → bytes; of a row of a Parquet file, column → value.
@@ -49,7 +48,6 @@ class SampledContents:
         holds_values: The parts are columns of Parquet files, which are not decoded.
         are_first: These are only the first samples of a source, not all of them.
         warnings: Sentences about part names that are probably not intended.
-        index: The samples.
     """
 
     part_sets: PartSets = field(default_factory=lambda: PartSets(sets=(), samples=0))
@@ -181,15 +179,7 @@ def inspect_folder(ref: DatasetRef | str, *, exclude: str | None = None, scans: 
 
 
 def contents_of_scan(prepare: RunningPrepare) -> SampledContents:
-    """Return what a prepare has found after its scan; an example of the most frequent part sets is read.
-
-    Args:
-        prepare: A prepare that inspects samples.
-
-    Raises:
-        FormatError: A shard has changed since it was scanned.
-        StorageError: It cannot be read.
-    """
+    """Return what a prepare has found after its scan; an example of the most frequent part sets is read."""
     index = prepare.index
     table = index.part_sets()
     examples = [

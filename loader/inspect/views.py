@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -37,23 +37,6 @@ from .sample_view import (
 )
 
 _NOT_JOINED = "shown one after another"
-
-
-def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
-    """Open a leaf.
-
-    Args:
-        leaf: The leaf.
-        request: Whether to view raw parts, and whether code of the dataset may run.
-
-    Raises:
-        ConfigError: The split part or filter does not exist, a subset does not fit, or a join is not prepared.
-        FormatError: A JSONL file is not indexed, or a filter is damaged.
-        StorageError: A dataset is missing or not prepared.
-    """
-    if leaf.join is not None:
-        return _Rows(leaf, leaf.join, request)
-    return _Samples(leaf, request)
 
 
 class _Samples:
@@ -186,10 +169,6 @@ class _Member:
         return replace(view, fields=fields)
 
 
-LeafViews = _Samples | _Rows
-"""The samples of a leaf, counted from 0 after its filter and subset."""
-
-
 def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:
     """Return the elements ``[start, stop)`` of concatenated ranges, as ranges.
 
@@ -201,11 +180,6 @@ def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:
         cut.append(some[max(0, start - begin) : max(0, stop - begin)])
         begin += len(some)
     return [some for some in cut if len(some)]
-
-
-if TYPE_CHECKING:
-    from ..metadataset.documents.leaf_plan import LeafPlan
-    from .views import LeafViews
 
 
 def open_views(request: PreviewRequest) -> SampleViews:
@@ -237,7 +211,6 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
     # Imported late: only metadatasets need the planner.
     from ..metadataset.leaf_samples import named_by
     from ..metadataset.plans.plan_leaves import plan_splits
-    from .views import open_leaf_views
 
     planned = plan_splits(request.ref, split_parts=request.split_parts).checked()
     names = planned.names
@@ -249,7 +222,9 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
         leaves = []
         for planned_leaf in planned.trees[name].leaves():
             with named_by(planned_leaf, planned.file):
-                leaves.append(_MixedLeaf(planned_leaf, open_leaf_views(planned_leaf, request), folder))
+                join = planned_leaf.join
+                views = _Samples(planned_leaf, request) if join is None else _Rows(planned_leaf, join, request)
+                leaves.append(_MixedLeaf(planned_leaf, views, folder))
         total = sum(len(leaf.views) for leaf in leaves)
         for leaf in leaves:  # splits are drawn in proportion to their numbers of samples
             leaf.weight *= total / (sum(other.share for other in leaves) or 1)
@@ -287,12 +262,11 @@ class _MixedLeaf:
     """A leaf and its share of the mix.
 
     Args:
-        plan: The leaf as the metadataset describes it.
-        views: Its samples.
+        views: Its samples, counted from 0 after its filter and subset.
         folder: The folder of the metadataset; paths below it are shown relative to it.
     """
 
-    def __init__(self, plan: LeafPlan, views: LeafViews, folder: str) -> None:
+    def __init__(self, plan: LeafPlan, views: _Samples | _Rows, folder: str) -> None:
         self.views = views
         repetitions = 1.0 if plan.repetitions is None else plan.repetitions
         self.share = plan.weight if plan.weight is not None else repetitions * len(views)

@@ -155,11 +155,7 @@ def _faults(
 
     Args:
         check: The check; None finds nothing.
-        key: Key of the sample.
-        parts: Its parts.
-        shard: Name of the shard.
         locations: Byte ranges of the parts, if the check of the headers has reported empty ones.
-        required: Parts whose absence the check of the headers has reported.
     """
     try:
         faults = () if check is None else check(key, parts)

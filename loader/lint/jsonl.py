@@ -24,8 +24,6 @@ class JsonlCheck:
 
     Args:
         lint: The lint that takes the findings, and counts the samples that the index or the lines have.
-        storage: The folder of the file.
-        name: Name of the file in it.
     """
 
     def __init__(self, lint: RunningLint, storage: Storage, name: str) -> None:
@@ -37,11 +35,7 @@ class JsonlCheck:
         self._first_blank = 0  # offset
 
     def run(self, *, every_sample: bool) -> None:
-        """Check the index, then the lines.
-
-        Raises:
-            StorageError: The file cannot be read.
-        """
+        """Check the index, then the lines."""
         try:
             with self._storage.open(self._name) as file:
                 if not file.size_bytes:

@@ -26,7 +26,6 @@ def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) 
     """Lint the files of a folder that have media metadata.
 
     Args:
-        plan: The plan of the lint.
         on_progress: Called after each file.
     """
     storage, check = plan.ref.storage(), plan.sample_check()

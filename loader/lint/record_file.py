@@ -29,11 +29,8 @@ def lint_record_file(
     """Lint a file of numbered samples; every fault of the file is a finding.
 
     Args:
-        storage: The folder of the file.
-        name: Name of the file in it.
         level: ``headers`` checks the index or footer only; ``bytes`` and ``decode`` check every sample too.
         max_findings: Number of findings to stop at; None finds all.
-        on_progress: Called with numbers of bytes.
     """
     lint = RunningLint(max_findings=max_findings, on_progress=on_progress)
     check_record_file(lint, storage, name, level=level)

@@ -27,12 +27,9 @@ class CatalogueNode:
 
     Attributes:
         kind: ``"dataset"``, ``"join"``, ``"metadataset"``, ``"blend"``, ``"blend_epochized"`` or ``"split"``.
-        name: Its name or place.
-        path: The file or folder.
         weight: Share of all samples; None if nothing is weighted.
         repetitions: Repetitions in a pass; None if nothing is repeated.
         datasets: Numbers of the datasets that a leaf reads; a join reads several.
-        children: The children, in order.
     """
 
     kind: str
@@ -52,11 +49,6 @@ class Catalogue:
     Args:
         refs: Datasets, single files of samples, tar shards that are not prepared, and metadatasets.
         on_progress: Called after each shard that is indexed.
-
-    Raises:
-        ConfigError: A document of a metadataset contains faults.
-        FormatError: Shards that are not prepared are damaged, or a file of samples is damaged or not indexed.
-        StorageError: A dataset is missing, or a dataset of a metadataset is not prepared.
     """
 
     def __init__(self, refs: Sequence[DatasetRef], on_progress: ProgressCallback | None = None) -> None:
@@ -142,11 +134,7 @@ class PageLinks:
 
     Args:
         url: The URL that ``energon browse`` printed; its token stays in the links.
-        path: A dataset or metadataset.
         among: All paths that the server browses, in their order; None for this one.
-
-    Raises:
-        ConfigError: This is no URL of a server.
     """
 
     def __init__(self, url: str, path: str, *, among: Sequence[str] | None = None) -> None:
@@ -164,8 +152,6 @@ class PageLinks:
 
         Args:
             dataset: Path of the dataset; None for the path itself.
-            shard: Name of the shard.
-            key: Bare key.
         """
         name = self._names.get(dataset or self._path)
         if name is None or shard is None or key is None or name in (".", ".."):
@@ -178,9 +164,6 @@ def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
 
     Args:
         url: The URL that ``energon browse`` printed; its token stays in the link.
-        dataset: Name of the dataset in the catalogue of the server.
-        shard: Name of the shard.
-        key: Bare key.
     """
     parts = urlsplit(url)
     query = parts.query

@@ -79,7 +79,6 @@ class TrainingOrder:
     """The samples of a training run from a step on; see :class:`loader.inspect.runs.RunRequest`.
 
     Attributes:
-        request: The run.
         step: The first step.
         rank: Only the micro-batches of this rank; None for all ranks, in their order.
     """
@@ -105,12 +104,7 @@ class TrainingRow(NamedTuple):
 
 
 def training_rows(order: TrainingOrder, start: int, stop: int) -> list[TrainingRow]:
-    """Return the samples at the places from ``start`` to ``stop`` of an order.
-
-    Raises:
-        ConfigError: There is no such rank, or an argument of the run is invalid.
-        StorageError: A dataset is missing or not prepared.
-    """
+    """Return the samples at the places from ``start`` to ``stop`` of an order."""
     size, world = order.request.batch_size or 0, order.request.world_size
     if size < 1 or world < 1:
         raise ConfigError(f"expected at least 1 sample and 1 rank, found {size} and {world}", hint="raise the numbers")
@@ -146,11 +140,7 @@ class Row:
     """A sample as the grid shows it.
 
     Attributes:
-        number: Number of the sample in the dataset.
-        shard: Name of its shard.
-        key: Its key in the shard.
         picture: Name of its first picture; None without one.
-        excluded: The split excludes it.
     """
 
     number: int
@@ -171,11 +161,8 @@ class BrowsedDataset:
     """A dataset that threads may read at the same time.
 
     Args:
-        name: Name in links.
-        ref: The dataset.
         weight: Its weight in a metadataset; None without one.
         split_part: The split part that a metadataset uses; None for all.
-        place: Its place in the metadataset's tree.
         is_prepared: It has a ``.nv-meta`` of its own, in which exclusions and tags are kept.
     """
 
@@ -230,11 +217,7 @@ class BrowsedDataset:
         return [] if split is None else list(split.split_parts)
 
     def ranges(self, *, split_part: str | None = None, shard: str | None = None) -> Sequence[range]:
-        """Return the samples of a split part or shard, as ranges of numbers.
-
-        Raises:
-            ConfigError: There is no such split part or shard.
-        """
+        """Return the samples of a split part or shard, as ranges of numbers."""
         with self._lock:
             split_part = split_part or self.split_part
             some = [range(len(self))] if split_part is None else runs_of_part(self.folder, split_part)
@@ -248,11 +231,7 @@ class BrowsedDataset:
             return [one for one in cut if len(one)]
 
     def chosen(self, where: str, *, split_part: str | None = None, shard: str | None = None) -> IntArray:
-        """Return the numbers of the samples for which a condition on columns is true, ascending.
-
-        Raises:
-            ConfigError: The condition is invalid, or there is no such split part, shard or column.
-        """
+        """Return the numbers of the samples for which a condition on columns is true, ascending."""
         with self._lock:
             found = find_samples(self.folder, SampleQuery(where=where))
             some = self.ranges(split_part=split_part, shard=shard)
@@ -294,7 +273,6 @@ class BrowsedDataset:
 
         Raises:
             KeyError: The sample has no such part.
-            EnergonError: The shard is missing or damaged, or has changed.
         """
         with self._lock:
             folder = self.folder
@@ -321,9 +299,6 @@ class BrowsedDataset:
         """Open a local dataset again if it was prepared or split again; return True if it was.
 
         Files are checked once a second.
-
-        Raises:
-            EnergonError: The dataset is damaged.
         """
         now = time.monotonic()
         if now < self._checked_at_s + _CHECKED_EVERY_S:
@@ -346,11 +321,7 @@ class BrowsedDataset:
                 vars(self).pop(name, None)
 
     def check_editable(self) -> None:
-        """Check that exclusions and tags of samples can be kept.
-
-        Raises:
-            ConfigError: They cannot, since the dataset is not prepared.
-        """
+        """Check that exclusions and tags of samples can be kept."""
         if not self.is_prepared:
             raise ConfigError(
                 "this dataset is not prepared, so there is no .nv-meta for exclusions and tags",
@@ -438,11 +409,7 @@ _MAX_TAGS = 1000
 
 
 def tags(folder: Dataset) -> tuple[str, ...]:
-    """Return the tags that samples of a dataset have had.
-
-    Raises:
-        FormatError: The column is damaged, or of an earlier version of the dataset.
-    """
+    """Return the tags that samples of a dataset have had."""
     if _COLUMN not in folder.documents.column_names():
         return ()
     return tuple(open_column(folder.storage, folder.index, _COLUMN).record.categories)
@@ -452,14 +419,7 @@ def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
     """Set the tag of samples, and return the number of samples that now have it.
 
     Args:
-        folder: The dataset.
-        numbers: Numbers of the samples.
         tag: The tag; an empty text removes the samples' tag.
-
-    Raises:
-        ConfigError: The tag is too long, there are too many, or the column ``tag`` has numbers.
-        FormatError: The column is damaged, or of an earlier version of the dataset.
-        StorageError: The column cannot be written.
     """
     if len(tag) > _MAX_CHARACTERS:
         raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")

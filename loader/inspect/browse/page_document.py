@@ -41,9 +41,6 @@ def sample_page(dataset: BrowsedDataset, number: int) -> dict[str, Any]:
 
     Texts are cut at 200,000 bytes, and other bytes at 512; pictures, media and arrays are named only. At most 200 parts
     are described, and ``more`` counts the others.
-
-    Raises:
-        EnergonError: The shard is missing or damaged, or has changed.
     """
     row = dataset.row(number)
     parts = dataset.parts(number)
@@ -113,7 +110,6 @@ def mapped_document(ref: DatasetRef, key: str) -> dict[str, Any]:
     """Return the sample as the field map makes it, like ``energon preview --json``; a fault if it cannot be made.
 
     Args:
-        ref: The dataset.
         key: ``<shard>/<key>``.
     """
     try:
@@ -144,7 +140,6 @@ def describe_tensors(address: PartAddress) -> list[dict[str, Any]]:
 
     Raises:
         KeyError: The sample has no such part.
-        EnergonError: The shard is missing or damaged, or has changed.
     """
     data = read_part(address)
     try:

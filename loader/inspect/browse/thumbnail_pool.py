@@ -15,7 +15,6 @@ import socket
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
 
 import numpy as np
 import simplejpeg
@@ -37,11 +36,8 @@ _MAX_RECEIVED_BYTES = 1 << 18
 _MAX_DECODE_S = 20  # a picture that takes longer ends its process
 
 
-class _Task(NamedTuple):
-    """A picture, and the wanted pixels of its longer side."""
-
-    place: PartAddress
-    longest: int
+_Task = tuple[PartAddress, int]
+"""A picture, and the wanted pixels of its longer side."""
 
 
 class _NotBegunError(Exception):
@@ -53,7 +49,6 @@ class ThumbnailPool:
 
     Args:
         workers: Number of processes; they start with the first thumbnail.
-        cache_bytes: Size of the cache.
     """
 
     def __init__(self, *, workers: int, cache_bytes: int = 64 << 20) -> None:
@@ -74,20 +69,16 @@ class ThumbnailPool:
         """Return a thumbnail, from the cache if it is there; else a worker reads the picture and decodes it.
 
         Args:
-            name: Name of the thumbnail in the cache.
-            place: The picture.
             longest: Pixels of its longer side; see :func:`make_thumbnail`.
 
         Raises:
-            PictureError: The picture cannot be decoded, or the process that decoded it was killed.
             KeyError: The sample has no such part.
-            EnergonError: The shard is missing or damaged, or has changed.
         """
         known = self._cache.get(name)
         if known is not None:
             self._cache.move_to_end(name)
             return known
-        made = await self._make(_Task(place, longest))
+        made = await self._make((place, longest))
         self._keep(name, made)
         return made
 
@@ -216,15 +207,15 @@ def _serve(connection: socket.socket) -> None:
     with connection, connection.makefile("rb") as tasks, suppress(ConnectionError):
         while len(length := tasks.read(_LENGTH_BYTES)) == _LENGTH_BYTES:
             task = pickle.loads(tasks.read(int.from_bytes(length, "little")))  # noqa: S301 - from the server
-            connection.sendall(_message(_result(task)))
+            connection.sendall(_message(_result(*task)))
 
 
-def _result(task: _Task) -> bytes | Exception:
+def _result(picture: PartAddress, longest: int) -> bytes | Exception:
     try:
-        data = read_part(task.place)
+        data = read_part(picture)
         signal.alarm(_MAX_DECODE_S)
         try:
-            return make_thumbnail(data, task.longest)
+            return make_thumbnail(data, longest)
         finally:
             signal.alarm(0)
     except (EnergonError, PictureError, KeyError) as error:
@@ -238,9 +229,6 @@ def make_thumbnail(data: bytes, longest: int) -> bytes:
 
     A JPEG is decoded at a fraction of its size, and resized only if the result is more than an eighth smaller or a
     quarter larger than wanted: resizing takes longer than decoding and encoding together.
-
-    Raises:
-        PictureError: The picture is broken, or has more than 100 million pixels.
     """
     if data.startswith(_JPEG):
         made = _jpeg_thumbnail(data, longest)

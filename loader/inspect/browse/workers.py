@@ -31,11 +31,7 @@ class PartAddress(NamedTuple):
 
 
 class ReaderPool:
-    """Worker processes, which start with the first function.
-
-    Args:
-        workers: Number of processes.
-    """
+    """Worker processes, which start with the first function."""
 
     def __init__(self, *, workers: int) -> None:
         self._workers = workers
@@ -85,7 +81,6 @@ def read_part(address: PartAddress) -> bytes:
 
     Raises:
         KeyError: The sample has no such part.
-        EnergonError: The shard is missing or damaged, or has changed; or the part has more than 256 MiB.
     """
     dataset = open_dataset(address.dataset)
     place = dataset.part_place(address.number, address.part)
@@ -100,11 +95,7 @@ def read_part(address: PartAddress) -> bytes:
 
 @lru_cache(maxsize=8)
 def open_dataset(address: DatasetAddress) -> BrowsedDataset:
-    """Return a dataset that this worker process has opened, or opens.
-
-    Raises:
-        FormatError: It was prepared again after the server opened it.
-    """
+    """Return a dataset that this worker process has opened, or opens."""
     dataset = BrowsedDataset("", address.ref)
     if dataset.version != address.version:
         raise FormatError(

@@ -32,17 +32,10 @@ def compare_checkpoints(before: str, after: str, found: DifferenceList, *, place
     """Compare the states of two checkpoints.
 
     Args:
-        before: The checkpoint A.
-        after: The checkpoint B.
-        found: Receives the differences.
         place: Place of the states in the files; None: the only run in each of them.
 
     Returns:
         True if the run of B can continue A: they differ only in their progress.
-
-    Raises:
-        StateError: A file has no state, or states of several runs.
-        StorageError: A file cannot be read.
     """
     states, states_now = read_run_states(before, place=place), read_run_states(after, place=place)
     first, first_now = states[0], states_now[0]
@@ -62,20 +55,11 @@ def compare_checkpoint_with_data(
     """Compare the data that a checkpoint was saved with to a dataset or metadataset, as a restore would.
 
     Args:
-        before: The checkpoint.
-        after: The dataset, file of samples or metadataset.
-        found: Receives the differences.
         split_part: Split part that is trained on; None takes the checkpoint's, or ``train``.
         place: Place of the states in the file; None: the only run in it.
-        trust_code: Allow the dataset to run its code.
 
     Returns:
         True if the data, and the shares of a mix, are the same; the arguments of the run are not known.
-
-    Raises:
-        StateError: A file has no state, or states of several runs.
-        ConfigError: The dataset has no such split part, or documents contain faults.
-        StorageError: A path cannot be read.
     """
     from ...format.dataset_ref import DatasetRef
     from ...format.documents.providers import LoadRequest
@@ -88,7 +72,7 @@ def compare_checkpoint_with_data(
     part = split_part or next((one["split_part"] for one in saved if one.get("split_part")), "train")
     filters = {one.get("filter") for one in saved}
     filter_name = filters.pop() if len(filters) == 1 and not is_metadataset(after) else None  # an argument of the run
-    readers = list(_readers(state.dataset))
+    readers = list(readers_of(state.dataset))
     chain = None
     if len(readers) == 1 and state.kind in ("endless", None) and "weights" in readers[0][1]:
         chain = _training_chain(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
@@ -159,14 +143,14 @@ def _lanes(states: list[RunState]) -> dict[int, Mapping[str, Any]]:
     return {lane: state for one in states for lane, state in one.lane_states.items()}
 
 
-def _readers(identity: Any) -> Iterator[list[Any]]:
+def readers_of(identity: Any) -> Iterator[list[Any]]:
     """Yield the descriptions of the readers in the description of a chain."""
     if isinstance(identity, list | tuple) and identity:
         if identity[0] == "read" and len(identity) > 1 and isinstance(identity[1], Mapping):
             yield list(identity)
         else:
             for part in identity:
-                yield from _readers(part)
+                yield from readers_of(part)
 
 
 def _sources(identity: Any) -> Iterator[dict[str, Any]]:

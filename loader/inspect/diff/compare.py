@@ -74,19 +74,9 @@ def compare_paths(
 
     Args:
         before: The path A; the checkpoint, if only one is.
-        after: The path B.
         split_part: Split part that is trained on, for a checkpoint and data; None takes the checkpoint's.
-        contents: Compare the bytes of shards whose keys, parts and sizes are equal, too.
         place: Place of the states within checkpoints, such as ``loader``; None: the only run in each.
-        trust_code: Allow the dataset to run its code.
         max_differences: How many differences are kept; all are counted.
-        on_progress: Called with the numbers of compared shards and of all shards.
-
-    Raises:
-        ConfigError: The paths are of kinds that cannot be compared, or documents contain faults.
-        FormatError: An index is damaged.
-        StateError: A checkpoint has no state, or states of several runs.
-        StorageError: A path is missing, or cannot be read.
     """
     kinds = (kind_of_path(before), kind_of_path(after))
     found = DifferenceList(limit=max_differences)
@@ -160,10 +150,6 @@ def compare_metadatasets(before: str, after: str, found: DifferenceList) -> None
     """Compare what two metadatasets mean: the leaves of each split, with their shares of the mix and their settings.
 
     How the documents are nested does not count.
-
-    Raises:
-        ConfigError: A document contains faults.
-        StorageError: A document cannot be read.
     """
     from ..metadataset import metadataset_facts  # imported late: only metadatasets need the planner
 

@@ -37,12 +37,7 @@ def compare_datasets(
     """Compare two datasets. Memory is bounded by two shards' index rows, and the differences that are kept.
 
     Args:
-        before: The dataset A.
-        after: The dataset B.
-        found: Receives the differences.
-        contents: Compare the bytes of shards whose keys, parts and sizes are equal.
         documents: Compare the split and ``dataset.yaml``, too.
-        on_progress: Called with the numbers of compared shards and of all shards.
     """
     shards, others = ({shard.name: shard for shard in one.index.shards} for one in (before, after))
     found.add("", "samples", _samples(shards), _samples(others))

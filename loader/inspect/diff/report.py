@@ -14,12 +14,8 @@ class DiffReport:
 
     Attributes:
         kinds: The kinds of A and B: ``dataset``, ``metadataset``, ``records`` or ``checkpoint``.
-        before: The path A.
-        after: The path B.
         differences: The first differences.
-        count: Number of all differences.
         resumes: Whether a run with the data or settings of B continues the state A exactly; None if A is no checkpoint.
-        notes: Remarks that are no differences.
     """
 
     kinds: tuple[str, str]
@@ -41,10 +37,7 @@ class DifferenceList:
     """A list of differences that keeps the first ones and counts all.
 
     Attributes:
-        limit: How many are kept.
         kept: The first ones.
-        count: Number of all.
-        notes: Remarks that are no differences.
     """
 
     limit: int
@@ -63,8 +56,6 @@ class DifferenceList:
         Args:
             place: Stages and path of what has the names; may be empty.
             name: What is named: ``"samples"``.
-            before: The names of A, each once.
-            after: The names of B, each once.
         """
         known, known_now = frozenset(before), frozenset(after)
         self.add(

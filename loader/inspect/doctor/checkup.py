@@ -29,13 +29,7 @@ _MAX_DRIVER_S = 20.0  # a driver that is not loaded yet takes seconds for each G
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A file system.
-
-    Attributes:
-        path: A folder in it.
-        total_bytes: Its size.
-        free_bytes: Bytes that this user may still write.
-    """
+    """A file system."""
 
     path: str
     total_bytes: int
@@ -47,7 +41,6 @@ class Limits:
     """Limits of what this process may use.
 
     Attributes:
-        machine_cores: Number of cores of the machine.
         usable_cores: Number of cores that the scheduler may give to this process.
         cgroup_cores: Cores' worth of time that the control group allows; None without a limit.
         memory_bytes: Memory of the machine; None if it is not known.
@@ -192,8 +185,6 @@ class Advice:
     Attributes:
         severity: ``error`` if it breaks loading, ``warning`` if it makes it slow or may break it.
         subject: The fact that it is about, such as ``open files``.
-        message: What was found, and its consequence.
-        hint: Instruction that resolves it.
     """
 
     severity: Literal["error", "warning"]
@@ -207,11 +198,8 @@ class Checkup:
     """The result of an examination.
 
     Attributes:
-        installed: Versions of packages.
-        limits: What this process may use.
         cache: The cache of remote datasets; None if it is off.
         cache_disk: The disk of its folder, or of the nearest folder that exists.
-        temporary: The disk of temporary files.
         gpus: The NVIDIA GPUs of this machine, each with its memory.
         advice: What to change, errors first.
     """
@@ -376,8 +364,6 @@ class Installed:
     """The installation.
 
     Attributes:
-        toolkit: Version of this library.
-        python: Version of Python.
         required: Version of each package that this library needs; None if it is missing.
         outdated: Packages of a version that is too low, each with the lowest one that works.
         extras: Extras of this library, each with the packages of it that are missing.

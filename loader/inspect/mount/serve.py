@@ -24,11 +24,6 @@ def serve_tree(tree: MountedTree, directory: str, *, on_ready: Callable[[], None
     Args:
         tree: The files; closed at the end.
         directory: The mount point, an existing empty folder.
-        on_ready: Called once files can be read.
-
-    Raises:
-        ConfigError: mfusepy or libfuse is not installed.
-        StorageError: The folder is missing or not empty, or the system refuses the mount.
     """
     fuse = _import_mfusepy()
     _check_directory(directory)

@@ -43,12 +43,7 @@ class DatasetFiles:
     Of samples with the same key in a folder, the last one is shown.
 
     Args:
-        folder: The dataset.
-        layout: The arrangement of the files.
         split_part: Only samples of this split part that the split does not exclude; None for all samples.
-
-    Raises:
-        ConfigError: There is no such split part.
     """
 
     def __init__(self, folder: Dataset, layout: Layout, *, split_part: str | None = None) -> None:
@@ -93,7 +88,6 @@ class DatasetFiles:
 
         Raises:
             FileNotFoundError: Nothing is at the path, or a folder.
-            EnergonError: The shard is missing or damaged, or has changed.
         """
         shard, rest = self._shard_of(path)
         sample, part = (self._find(shard, rest) if rest else None) or (0, None)
@@ -169,7 +163,6 @@ class Entry(NamedTuple):
 
     Attributes:
         is_folder: True for a folder.
-        size_bytes: Size of a file.
         mtime_ns: Time of the last change in nanoseconds since 1970.
     """
 
@@ -193,14 +186,8 @@ def open_tree(
     Args:
         ref: Folder of a dataset, a JSONL, token or Parquet file, tar shards that are not prepared, or a metadataset
             (``.yaml``).
-        layout: The arrangement of each dataset's files.
         split_part: Only samples of this split part, or only this split of a metadataset.
         on_progress: Called after each shard that is scanned, if the shards are not prepared.
-
-    Raises:
-        ConfigError: There is no such split part, or a document is invalid.
-        FormatError: A file is damaged, or its index is missing.
-        StorageError: The dataset is missing.
     """
     ref = DatasetRef.of(ref)
     if is_metadataset(ref.path):
@@ -237,7 +224,6 @@ class MountedTree:
     """A tree of files; paths begin with ``/``.
 
     Args:
-        root: The files of a dataset, or a folder of them.
         resources: What is closed after them.
     """
 
@@ -258,7 +244,6 @@ class MountedTree:
 
         Raises:
             FileNotFoundError: There is no such file.
-            EnergonError: The shard is missing or damaged, or has changed.
         """
         return self._root.read(_parts(path), offset, size)
 

@@ -39,9 +39,6 @@ class LoggedLoader:
         number: Its number: loaders that the ranks made one after another, from 0.
         start: 0, or how often the ranks had started again when they made it.
         modality: ``train`` or ``val``; empty if the logs do not say.
-        paths: The datasets.
-        ranks: The ranks that wrote lines.
-        batches: The micro-batches, in the order of the files.
     """
 
     number: int
@@ -72,10 +69,6 @@ def read_debug_log(paths: Sequence[str]) -> list[LoggedLoader]:
 
     Args:
         paths: Files of JSON lines, and folders with such ``.jsonl`` files.
-
-    Raises:
-        ConfigError: No loader wrote a line.
-        StorageError: A path cannot be read.
     """
     loaders: dict[tuple[int, int], LoggedLoader] = {}
     starts: dict[tuple[int, int], int] = {}  # by rank and number of the loader
@@ -109,12 +102,8 @@ def choose_loader(
     """Return the loader with this number, or the one of these modalities that gave most samples.
 
     Args:
-        loaders: The loaders.
         modalities: ``train``, ``val``.
         number: Number of the loader; None for any.
-
-    Raises:
-        ConfigError: There is no such loader, or it gave no sample.
     """
     fitting = [
         one
@@ -138,11 +127,6 @@ def read_loading_order(paths: Sequence[str], *, skip: int = 0) -> SampleUses:
 
     Args:
         paths: Files of JSON lines of megatron-energon, and folders with such ``.jsonl`` files.
-        skip: How many samples of each worker are omitted.
-
-    Raises:
-        ConfigError: No worker wrote that it read a sample.
-        StorageError: A path cannot be read.
     """
     counts: dict[tuple[int, int], int] = {}  # by rank and worker
     read: list[LoggedBatch] = []
@@ -223,8 +207,6 @@ class SampleUses:
     Attributes:
         steps: Number of the step, from 0.
         samples: Number of the sample in the sorted list of used samples.
-        ranks: The rank that used it.
-        times: How often each of these samples was used.
     """
 
     steps: np.ndarray[Any, np.dtype[np.int64]]
@@ -234,11 +216,7 @@ class SampleUses:
 
     @classmethod
     def of(cls, steps: Sequence[int], names: Sequence[Any], ranks: Sequence[int]) -> SampleUses:
-        """Return the uses of samples; their names define the order.
-
-        Raises:
-            ConfigError: There are none.
-        """
+        """Return the uses of samples; their names define the order."""
         if not steps:
             raise ConfigError("no step has a sample", hint="check the number of steps, and of those that are skipped")
         numbers = {name: number for number, name in enumerate(sorted(set(names)))}
@@ -267,7 +245,6 @@ class SampleUses:
         Args:
             width: Pixels, at most; each is one or more neighbouring steps.
             height: Pixels, at most; each is one or more neighbouring samples.
-            gain: Multiplies the brightness.
             colors: Draw each rank in a colour of its own, if there are several.
         """
         from PIL import Image
@@ -299,8 +276,6 @@ def traced_uses(run: PlannedRun, steps: int, *, skip: int = 0) -> SampleUses:
     """Return which samples the first steps of a run use, in the order of the datasets, from its arguments alone.
 
     Args:
-        run: The run.
-        steps: Number of steps, with those that are skipped.
         skip: Number of the first step.
     """
     found = [sample for step in range(skip, steps) for sample in trace_step(run, step)]

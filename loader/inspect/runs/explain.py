@@ -40,8 +40,6 @@ class Finding:
     Attributes:
         kind: ``"repeated leaf"``, ``"never reached"``, ``"many epochs"``, ``"few samples"``, ``"starved split"``,
             ``"idle workers"`` or ``"poor shuffle"``.
-        message: What was found.
-        hint: What to change.
     """
 
     kind: str
@@ -54,20 +52,16 @@ class SourceFacts:
     """One dataset of a run.
 
     Attributes:
-        path: Its path.
         place: Its place in the metadataset; empty without one.
-        split_part: Part of its split.
         samples: Number of its samples, excluded ones included.
         excluded: Number of its excluded samples.
         share_asked: Its weight, as a share of all: of the samples, or of the volume below a ``blend_weight_unit``. If
             weights change, the mean over the steps of the run.
-        share_got: Its share of the samples of the run.
         used: Number of its samples that the run uses, repetitions included.
         epochs: ``used / (samples - excluded)``.
         exhausted_at: The first step at which all its samples have been used once, to within a block of the blend; None
             if the run ends before.
         bytes_read: Bytes of its samples that the run reads, by the average size.
-        shards: Number of shards that its samples are in.
         storage: ``"local"``, or the protocol of its URL.
         amounts: For each of its columns ``tokens``, ``seconds`` and ``duration``, the sum over the samples that the run
             uses, by the average of those that have a value.
@@ -94,12 +88,7 @@ class RunFacts:
     """A run, as its arguments define it.
 
     Attributes:
-        steps: Number of steps that are described.
-        samples: Number of samples that they use.
-        sources: The datasets, in the order of the mix.
-        lanes: Number of lanes.
         ranks: The numbers of ranks on which a state of the run can be restored, with any number of workers.
-        batch_samples: Samples of a step on all ranks.
         read_ahead_bytes: Memory for bytes that are fetched ahead, on each rank; 0 if all datasets are local.
         queue_bytes: Memory for batches that wait, on each rank, by the average size of undecoded samples.
         buffer_bytes: Memory for samples that wait in packing buffers, on each rank, by the average size of undecoded
@@ -107,11 +96,9 @@ class RunFacts:
         cache_bytes: Disk space of a node for its cache of remote shards; 0 without one.
         storages: What the run reads from each storage.
         shard_share: Expected share of the most frequent shard in a micro-batch, of the probed ones.
-        largest_shard_share: The largest such share.
         random_shard_share: Expected share if each sample was drawn at random, with the weights of the mix.
         mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
             permutation: 1 is as random, 0 is the stored order.
-        findings: What is probably not intended.
         notes: How the shares are to be read, if weights are shares of volumes.
         stretches: The parts of the run between changes of its weights; empty if they do not change.
     """
@@ -137,16 +124,7 @@ class RunFacts:
 
 
 def explain_run(run: PlannedRun, steps: int) -> RunFacts:
-    """Describe a run by counts of its order; no sample is read.
-
-    Args:
-        run: The run.
-        steps: Number of its steps.
-
-    Raises:
-        ConfigError: A document is invalid.
-        FormatError: An index is damaged.
-    """
+    """Describe a run by counts of its order; no sample is read."""
     used = _used(run, steps)
     stretches = scheduled_stretches(run, steps)
     if stretches:
@@ -158,7 +136,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         _source_facts(run, number, int(used[number]), steps, share_asked=share, stretches=stretches)
         for number, share in enumerate(shares)
     )
-    shuffling = measure_shuffling(run)
+    shuffling, reads_per_sample = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
     workers = max(1, run.request.num_workers)
     is_remote = any(one.storage != "local" for one in facts)
@@ -173,11 +151,8 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         queue_bytes=workers * _PREFETCHED_BATCHES * run.batch_size * sample_bytes,
         buffer_bytes=run.lanes // run.request.world_size * (run.request.packing_buffer_size or 0) * sample_bytes,
         cache_bytes=_cache_bytes() if is_remote else 0,
-        storages=storage_facts(run, used, shuffling.reads_per_sample),
-        shard_share=shuffling.shard_share,
-        largest_shard_share=shuffling.largest_shard_share,
-        random_shard_share=shuffling.random_shard_share,
-        mixing=shuffling.mixing,
+        storages=storage_facts(run, used, reads_per_sample),
+        **shuffling,
         findings=(),
         notes=() if run.volume_mix is None else tuple(run.volume_mix.notes()),
         stretches=stretches,
@@ -373,8 +348,6 @@ def step_of_count(stretches: Sequence[StretchFacts], source: int, count: int) ->
     """Return the number of steps in which a dataset has so many samples, to within a block of the blend.
 
     Args:
-        stretches: The stretches of the run, in which it has as many.
-        source: The number of the dataset.
         count: The samples, those that the split excludes included.
     """
     before = 0

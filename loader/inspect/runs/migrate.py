@@ -38,7 +38,6 @@ class MigratedRun:
     Attributes:
         leaves: For each dataset, what becomes of it: ``"/data/coco, train: continues at 41 % of epoch 2"``; empty if
             the mix did not change.
-        written: The new files.
         warnings: Doubts that the states are of the run that continues.
     """
 
@@ -62,18 +61,7 @@ def migrate_files(
     change. A dataset that stays neither repeats nor skips a sample.
 
     Args:
-        files: The states of all ranks.
-        dataset: The edited metadataset, or a dataset.
         folder: The folder to write to; created if missing.
-        trust_code: The datasets may run their code.
-        overwrite: Replace existing files.
-        task_encoder: The hooks of the run. Only a nested blend with a unit of its own may need them.
-
-    Raises:
-        ConfigError: A document is invalid.
-        StateError: The states are not those of all ranks of one run without end, or the run cannot continue exactly
-            with this mix.
-        StorageError: A file or dataset cannot be read, or a file exists or cannot be written.
     """
     leaves: list[str] = []
     warnings: list[str] = []
@@ -127,12 +115,7 @@ def migrated_chain(saved: Any, planned: PlannedRun) -> SavableDataset[Any]:
     """Return the chain of a run with the mix of another one.
 
     Args:
-        saved: The description of the chain in a state.
         planned: The run with the new mix; with the hooks of the run if its request has them.
-
-    Raises:
-        StateError: The state has other stages than the hooks make; or it does not tell where a unit of the new mix is
-            counted.
     """
     stages = _stages_of(saved)
     if planned.request.task_encoder is not None:
@@ -146,7 +129,6 @@ class _Builder:
     """Builds the chain without hooks, from the stages of a state.
 
     Args:
-        saved: The description of the chain in the state.
         stages: Its stages without blends, the outermost first.
     """
 
@@ -181,11 +163,7 @@ class _Builder:
         return blend, level
 
     def _level(self, blend: BlendDataset[Any]) -> int:
-        """Return the number of stages below a blend, as the state has it for the unit.
-
-        Raises:
-            StateError: The unit is new, and no column of the datasets, or datasets of the state would count in it.
-        """
+        """Return the number of stages below a blend, as the state has it for the unit."""
         if blend.unit in self._levels:
             return self._levels[blend.unit]
         if isinstance(blend.size, UnknownSize):

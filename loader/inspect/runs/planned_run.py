@@ -38,23 +38,10 @@ class PlannedRun:
     Without the hooks of the run, its micro-batches are those of a run whose hooks neither skip, pack nor generate
     samples.
 
-    Args:
-        request: The arguments of the run.
-
     Attributes:
-        request: The arguments of the run.
-        chain: The stages of the lanes.
         readers: The stages that read and their seeds, by the origins of the inputs of blends that lead to them.
-        sources: The datasets, in the order of the mix.
         volume_mix: The shares of such a run; None for others, and if the task encoder is given.
-        lanes: L of the run.
-        seed: Seed of the run.
-        steps: The steps of the run.
         repeated_leaves: Messages about leaves of a metadataset that are reached twice.
-
-    Raises:
-        ConfigError: An argument or a document is invalid.
-        StorageError: A dataset is missing or not prepared.
     """
 
     def __init__(self, request: RunRequest) -> None:
@@ -104,11 +91,7 @@ class PlannedRun:
 
     @property
     def reader(self) -> ReadDataset:
-        """The stage that reads; of a run whose weights are shares of volumes, one with the expected shares of samples.
-
-        Raises:
-            ConfigError: There are several readers, and the expected shares are not known.
-        """
+        """The stage that reads; for weights by volume, a stage with the expected shares of samples."""
         if () in self.readers:
             return self.readers[()][0]
         if self._flat is None:
@@ -198,9 +181,7 @@ class PlannedRun:
 
         Args:
             path: The origins of the inputs of blends that lead to the reader.
-            lane: The lane.
             start: The first position in the reader's stream.
-            stop: The end of the positions.
         """
         if path not in self.readers:
             gone = np.full(stop - start, GONE)
@@ -220,7 +201,6 @@ class PlannedRun:
         """Return the sources, epochs and numbers in the indexes of the samples of a micro-batch; shape (batch_size,).
 
         Args:
-            number: The micro-batch of the run.
             known: A state of its lane before it, so that earlier samples are not counted again.
         """
         lane, own = number % self.lanes, number // self.lanes
@@ -237,7 +217,6 @@ class PlannedRun:
         """Yield what :meth:`batch` returns for each micro-batch.
 
         Args:
-            numbers: The micro-batches of the run.
             known: Returns a state of a micro-batch's lane before it.
         """
         order, size = self.order, self.batch_size

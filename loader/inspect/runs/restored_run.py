@@ -43,9 +43,7 @@ class SamplePlace(NamedTuple):
     """The place of a sample in the streams of a run.
 
     Attributes:
-        lane: The lane.
         path: The origins of the inputs of blends that lead to the reader; empty if there is one reader.
-        position: Its position in the stream of the reader.
     """
 
     lane: int
@@ -58,8 +56,6 @@ class RestoredRun:
     """A run that was trained.
 
     Attributes:
-        run: The run.
-        lane_states: The states of lanes that are known, by number.
         log: Files of its log; empty without one.
         has_hooks: The run has hooks that may skip, pack or generate samples.
         steps: Number of steps that it made until its checkpoint.
@@ -94,11 +90,7 @@ class RestoredRun:
         return f"rank{rank:06}-worker{worker:03}"
 
     def known_state(self, number: int) -> State | None:
-        """Return a state of a micro-batch's lane that shows where its samples begin; None for the beginning of the run.
-
-        Raises:
-            StateError: The lane skipped, packed or generated samples, so the place is not known without its hooks.
-        """
+        """Return the state of a lane from which a micro-batch can be located; None for the beginning of the run."""
         lane, own = number % self.run.lanes, number // self.run.lanes
         state = self.lane_states.get(lane)
         if state is None:
@@ -112,11 +104,7 @@ class RestoredRun:
         raise self._gap(lane, state)
 
     def check_gaps(self, lane: int) -> None:
-        """Check that a lane made its micro-batches of all its samples, so that its samples follow the order.
-
-        Raises:
-            StateError: It skipped, packed or generated samples.
-        """
+        """Check that a lane made its micro-batches of all its samples, so that its samples follow the order."""
         state = self.lane_states[lane]
         if not (state.keys() <= {"made", "0 read"} and self._has_no_gap(lane, state)):
             raise self._gap(lane, state)
@@ -134,11 +122,7 @@ class RestoredRun:
         return bool(kept == state.get("made", 0) * self.run.batch_size)
 
     def replay(self, number: int) -> tuple[Any, ItemId]:
-        """Rebuild a micro-batch, and return it with its item id; ``SKIPPED`` if all its samples were skipped.
-
-        Raises:
-            StateError: The run has hooks, which were not given.
-        """
+        """Rebuild a micro-batch, and return it with its item id; ``SKIPPED`` if all its samples were skipped."""
         if self.has_hooks and self.run.request.task_encoder is None:
             raise StateError("the micro-batches of this run were made with hooks", hint=_HINT.partition(", or")[0])
         lane, lanes = number % self.run.lanes, self.run.lanes
@@ -151,12 +135,7 @@ class RestoredRun:
         return replay_batch(self.run.chain, number, lanes=lanes, known=self._known(lane))
 
     def made_of(self, number: int) -> ItemId:
-        """Return the item id of a micro-batch, by rebuilding it.
-
-        Raises:
-            ConfigError: The order depends on sizes that are not known.
-            StateError: The run has hooks, which were not given; or its mix changed after the micro-batch.
-        """
+        """Return the item id of a micro-batch, by rebuilding it."""
         run, lane = self.run, number % self.run.lanes
         if run.request.task_encoder is not None or not run.is_volume:
             return self.replay(number)[1]
@@ -166,11 +145,7 @@ class RestoredRun:
         return [self.lane_states[lane]] if lane in self.lane_states else []
 
     def all_made(self, lane: int, batches: int) -> Iterator[tuple[int, ItemId]]:
-        """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by rebuilding them.
-
-        Raises:
-            ConfigError: The order depends on sizes that are not known.
-        """
+        """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by rebuilding them."""
         run = self.run
         chain = run.chain if run.request.task_encoder is not None else run.order_chain
         host = LanesInTurn(dataset=chain, lanes=run.lanes)
@@ -188,9 +163,6 @@ def load_task_encoder(name: str) -> TaskEncoder[Any, Any, Any, Any]:
 
     Args:
         name: ``module:Class`` or ``module:function``; modules in the working directory are found, too.
-
-    Raises:
-        ConfigError: There is no such module or class, or it returns no task encoder.
     """
     module, _, attribute = name.partition(":")
     if not module or not attribute:
@@ -221,13 +193,6 @@ def open_run(
     Args:
         path: A file or folder with the states of a run, or the ``trace_dir`` of its loaders.
         dataset: The dataset or metadataset; None: the only dataset of the run.
-        trust_code: The dataset may run its code.
-        task_encoder: The hooks of the run, to rebuild micro-batches.
-
-    Raises:
-        ConfigError: The run has several datasets, and ``dataset`` is None; or a document is invalid.
-        StateError: There is no state, it is of a pass that ends, or of other data or another pipeline than ``dataset``.
-        StorageError: A file or dataset cannot be read.
     """
     log = tuple(map(TraceFile.open, list_traces(path))) if is_trace_folder(path) else ()
     states = [RunState.from_plain(log[0].run, allow_edited=True)] if log else read_run_states(path)
@@ -262,11 +227,7 @@ def _mix_changes(states: Sequence[RunState], log: Sequence[TraceFile]) -> list[M
 
 
 def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
-    """Check that the datasets, and with ``whole`` the stages, are those of the run.
-
-    Raises:
-        StateError: They differ; the message lists the differences.
-    """
+    """Check that the datasets, and with ``whole`` the stages, are those of the run."""
     saved, now = state.dataset, run.chain.identity()
     if not whole:
         saved, now = order_stages(saved), order_stages(now)

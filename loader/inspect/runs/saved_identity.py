@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ConfigError, StateError
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.states import RunState
-
-if TYPE_CHECKING:
-    from ...samples.encoding.task_encoder import TaskEncoder
+from ..diff.checkpoints import readers_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,11 +17,7 @@ class RunRequest:
     """The arguments of a training run that determine its samples.
 
     Attributes:
-        path: A prepared dataset, or a metadataset.
         batch_size: Samples of a micro-batch; None for single samples.
-        world_size: Number of data-parallel ranks.
-        num_workers: Worker processes of each rank.
-        split_part: Part of the split.
         shuffle_buffer_size: As of ``get_train_dataset``.
         max_samples_per_sequence: As of ``get_train_dataset``.
         shuffle_over_epochs_multiplier: As of ``get_train_dataset``.
@@ -31,8 +25,6 @@ class RunRequest:
             lanes are those of a run that packs.
         seed_offset: As of ``WorkerConfig``.
         lanes: Number of lanes; None for the default of a new run. A restored run keeps the number that it began with.
-        filter_name: Filter of every dataset.
-        trust_code: The dataset may run its code.
         task_encoder: The hooks of the run, for runs whose micro-batches are rebuilt; None: only the order counts.
     """
 
@@ -56,9 +48,12 @@ def request_of(
     state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None
 ) -> RunRequest:
     """Return the arguments that a state's description of the chain has."""
-    readers = [*_readers(state.dataset)]
+    readers = list(readers_of(state.dataset))
     if not readers:
-        read_stage(state.dataset)
+        raise StateError(
+            "expected a run with one reader, found 0",
+            hint="chains of users that read in several places are traced by the debug log: worker_debug_path",
+        )
     sources = [source for read in readers for source in read[2:] if isinstance(source, Mapping)]
     stages = dict(stages_of(state.dataset))
     names = {str(source.get("path")) for source in sources}
@@ -104,21 +99,6 @@ def stages_of(identity: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
             yield from stages_of(part)
 
 
-def read_stage(identity: Any) -> list[Any]:
-    """Return the description of the reader.
-
-    Raises:
-        StateError: There is none, or more than one.
-    """
-    found = list(_readers(identity))
-    if len(found) != 1:
-        raise StateError(
-            f"expected a run with one reader, found {len(found)}",
-            hint="chains of users that read in several places are traced by the debug log: worker_debug_path",
-        )
-    return found[0]
-
-
 def order_stages(identity: Any) -> Any:
     """Return the description of the readers and blends of a chain, without the other stages."""
     if isinstance(identity, list | tuple) and identity:
@@ -133,12 +113,3 @@ def order_of_blends(identity: Any) -> str:
     """Return how blends count sizes: by ``"columns"`` before decoding, or by ``"metrics"`` after it."""
     names = [name for name, _ in stages_of(identity)]
     return "columns" if names.index("decode") < names.index("blend") else "metrics"
-
-
-def _readers(identity: Any) -> Iterator[list[Any]]:
-    if isinstance(identity, list | tuple) and identity:
-        if identity[0] == "read":
-            yield list(identity)
-        else:
-            for part in identity:
-                yield from _readers(part)

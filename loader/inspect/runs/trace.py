@@ -28,13 +28,9 @@ class TracedSample:
 
     Attributes:
         step: Number of the step, from 0.
-        rank: The rank that gets the micro-batch.
-        position: Place in the micro-batch.
         dataset: Path of the dataset; empty if the dataset left the mix since.
         key: ``<shard>/<key>``, or the number of a row; of a join, the key of its primary dataset.
-        index: Its number in the index of the dataset.
         epoch: Epoch of the dataset, from 0.
-        lane: Lane whose stream has the sample.
         left_out: The step is one of ``skip_steps``, so the sample was not delivered.
     """
 
@@ -58,11 +54,6 @@ def trace_step(
         run: The run. If it has a log, the step is looked up; if it has hooks, micro-batches are rebuilt.
         step: Number of the step, from 0.
         ranks: Only these ranks; None for all.
-
-    Raises:
-        ConfigError: There is no such step or rank.
-        StateError: The run skipped, packed or generated samples, and has neither a log nor hooks; or its log does not
-            have the step.
     """
     planned = run.run if isinstance(run, RestoredRun) else run
     if step < 0:
@@ -151,13 +142,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
     All samples of these steps are located, ten million a second or so; with a log, all its records are read.
 
     Args:
-        run: The run.
         key: ``<shard>/<key>``, or the bare key.
-        steps: Number of steps.
-
-    Raises:
-        ConfigError: No dataset has the key.
-        StateError: The run skipped, packed or generated samples, and has no log.
     """
     planned = run.run if isinstance(run, RestoredRun) else run
     indexes = {number: source.find(key) for number, source in enumerate(planned.sources)}

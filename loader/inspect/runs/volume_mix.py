@@ -25,17 +25,14 @@ class VolumeMix:
     """The shares of a run whose weights are shares of volumes.
 
     Args:
-        datasets: The datasets.
         tree: The blends above them.
 
     Attributes:
-        units: The units.
         unknown: Units → the datasets whose sizes in it are not known from a column.
         volume_shares: Weight of each dataset, as a share of all: the product of the shares of all levels.
         sample_shares: Expected share of each dataset in the samples. Sizes that are not known count as the mean of the
             known ones. If weights change, those of the beginning.
         schedule: Of a run whose weights change, what its stretches count, and their starts; None for others.
-        volumes_of_stretches: The shares of the volume in each stretch.
         samples_of_stretches: The expected shares of the samples in each stretch.
     """
 
@@ -128,11 +125,7 @@ def first_blend(stage: SavableDataset[Any]) -> BlendDataset[Any] | None:
 def readers_in(
     stage: SavableDataset[Any], seed: int, path: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], tuple[ReadDataset, int]]]:
-    """Yield the readers below a stage with their seeds, by the origins of the inputs of blends that lead to them.
-
-    Raises:
-        ConfigError: Another stage than a blend has several inputs.
-    """
+    """Yield the readers below a stage with their seeds, by the origins of the inputs of blends that lead to them."""
     while not isinstance(stage, ReadDataset):
         if isinstance(stage, BlendDataset):
             for origin, upstream in zip(stage.origins, stage.inputs, strict=True):

@@ -43,7 +43,6 @@ class StatsRequest:
 
     Attributes:
         ref: A prepared dataset; with ``trust_code``, the tokenizer may be imported.
-        query: Only these samples.
         numbers: Of them, only those of these numbers; None for all.
         parts: Only these parts; None for all.
         sample: Only so many random samples; None for all.
@@ -51,7 +50,6 @@ class StatsRequest:
             none.
         write: Names of values to keep as columns: ``jpg.width``, or ``width`` if no other value is called so.
         tokenizer: A JSON file of tokenizers, or ``module:callable``.
-        workers: Number of processes.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
     """
 
@@ -72,21 +70,13 @@ class StatsReport:
     """The statistics of a dataset.
 
     Attributes:
-        path: The dataset.
-        population: Number of the samples that the request names.
-        samples: Number of those that were read.
         numbers: Name → distribution: ``jpg.width``, ``txt.chars``, ``json[score]`` …
         texts: Name → most frequent texts.
         broken: The first parts that are not what their names say.
-        broken_count: Number of all of them.
         large: The first parts that were not parsed, because they are larger than the limit.
-        large_count: Number of all of them.
         duplicates: Groups of samples with the same content, ``<shard>/<key>``.
-        duplicate_numbers: The same groups, as numbers of samples.
         hashed_parts: The parts by which they were found; empty for all parts.
         is_cut: There are names of values that are omitted, since fields of JSON have more than 1,000.
-        written: Columns that were written.
-        written_values: Names of their values.
         part_sets: The part sets of all samples of the dataset, whichever the request names.
     """
 
@@ -170,14 +160,7 @@ def _named(parts: Sequence[Broken], count: int) -> dict[str, Any]:
 def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None] | None = None) -> StatsReport:
     """Collect the statistics of a prepared dataset.
 
-    Args:
-        request: What to collect.
-        on_progress: Called with the number of samples that are read, and of all.
-
     Raises:
-        ConfigError: The query is invalid, or a value to write does not exist.
-        FormatError: A shard has changed, or the index is damaged.
-        StorageError: The dataset is not prepared, or cannot be read.
         TrustError: The tokenizer is code that may not run.
     """
     path = request.ref.path
@@ -252,11 +235,7 @@ def _matching(names: Sequence[str], patterns: Sequence[str] | None) -> tuple[str
 
 
 def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
-    """Return the values that the name of a value to write may mean.
-
-    Raises:
-        ConfigError: The text is no name.
-    """
+    """Return the values that the name of a value to write may mean."""
     if name == "bytes" and not folder.traits.are_records:
         return (ValueName("", (), name),)  # of all parts
     try:
@@ -267,11 +246,7 @@ def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
 
 
 def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Value]]], report: StatsReport) -> None:
-    """Write a column.
-
-    Raises:
-        ConfigError: No sample has the value, or several values have this name.
-    """
+    """Write a column."""
     existing = [one for one in _meant(folder, name, report.path) if kept.get(str(one), ((), ()))[0]]
     value = only_value(name, existing, at=report.path, known=sorted({*report.numbers, *report.texts}))
     samples, values = np.array(kept[str(value)][0]), kept[str(value)][1]
@@ -333,14 +308,9 @@ def duplicate_groups(
     The numbers of a group ascend.
 
     Args:
-        folder: The dataset.
         samples: Shape (n,): numbers of samples.
         hashes: Shape (n,): a hash of each sample's content; 0 for samples without it.
         parts: The parts to compare; empty for all parts.
-
-    Raises:
-        FormatError: A shard has changed.
-        StorageError: A shard cannot be read.
     """
     samples, hashes = samples[hashes != 0], hashes[hashes != 0]
     order = np.argsort(hashes, kind="stable")

@@ -25,13 +25,7 @@ _MAX_TIMED_S = 1.0
 
 
 class ValueEstimate(NamedTuple):
-    """About how long values take, by some samples from all over the dataset.
-
-    Attributes:
-        seconds: The time for all samples.
-        samples: Number of the samples that were read.
-        existing: The values that these have.
-    """
+    """About how long values take, by some samples from all over the dataset."""
 
     seconds: float
     samples: int
@@ -78,19 +72,10 @@ def compute_values(
     """Read values of samples; broken parts have none, and a log names those that are too large to be parsed.
 
     Args:
-        folder: The dataset.
-        names: Names of the values.
         samples: Numbers of the samples, ascending.
-        workers: Number of processes.
-        on_progress: Called with the number of samples that are read, and of all.
 
     Returns:
         Name → values of shape (samples,).
-
-    Raises:
-        ConfigError: A package that reads a part is not installed.
-        FormatError: A shard has changed, or its index is damaged.
-        StorageError: A shard cannot be read.
     """
     kept: dict[str, dict[int, Value]] = {str(name): {} for name in names}
     done = large = 0

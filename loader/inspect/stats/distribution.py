@@ -69,9 +69,6 @@ class Distribution:
         """Return the 95 % confidence interval of the mean of a population, from this random sample.
 
         Normal approximation with the correction for finite populations.
-
-        Args:
-            population: Number of values in the population.
         """
         if self.count < 2 or population <= self.count:
             return self.mean, self.mean

@@ -39,7 +39,6 @@ def html_report(report: StatsReport, ref: DatasetRef | None = None) -> str:
     """Return a report as an HTML document, which loads nothing from elsewhere.
 
     Args:
-        report: The statistics.
         ref: Folder or file to read pictures from; None for that of the report.
     """
     title = escape(f"Statistics of {report.path}")

@@ -61,9 +61,6 @@ class ScanTask:
         samples: Numbers of the samples, ascending.
         parts: Only these parts; None for all.
         hashed: The parts by whose bytes duplicates are found; empty hashes all parts, None hashes nothing.
-        kept: Names of values to return for each sample.
-        kept_only: Read nothing else.
-        tokenizer: A file or function that counts tokens.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
     """
 
@@ -92,15 +89,12 @@ class ScanResult:
     """The values of some samples.
 
     Attributes:
-        samples: Number of samples.
         numbers: Name → numbers.
         texts: Name → text → count.
         kept: Name, as it is printed → samples and values.
         hashes: Hash of each sample, shape (samples,), 0 for those without such a part; empty without hashing.
         broken: The first broken parts.
-        broken_count: Number of all of them.
         large: The first parts that are not parsed, because they are too large.
-        large_count: Number of all of them.
     """
 
     samples: int
@@ -115,13 +109,7 @@ class ScanResult:
 
 
 def scan_samples(task: ScanTask) -> ScanResult:
-    """Read the values of some samples.
-
-    Raises:
-        ConfigError: A package that reads a part is not installed.
-        FormatError: The shard has changed, or its index is damaged.
-        StorageError: The shard cannot be read.
-    """
+    """Read the values of some samples."""
     folder = _open_folder(task.ref)
     tokenizer = None if task.tokenizer is None else _open_tokenizer(task.tokenizer, task.ref.trust_code)
     result = ScanResult(samples=len(task.samples))
@@ -282,10 +270,8 @@ def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
     Args:
         name: A JSON file of the package tokenizers, or ``module:callable``, which takes a text and returns its tokens
             or their number.
-        trust_code: Allow importing the module.
 
     Raises:
-        ConfigError: There is no such file or callable, or the package is not installed.
         TrustError: It is a callable, and the caller does not trust code.
     """
     if name.endswith(".json"):

@@ -58,7 +58,6 @@ class ValueRequest:
     Attributes:
         shows_all: All values, but those inside of lists, or more than four levels deep.
         kept: Values by name, also inside of lists: part → their names.
-        tokenizer: Counts tokens.
     """
 
     shows_all: bool = True
@@ -78,8 +77,6 @@ def part_values(
     Raises:
         LargePartError: It would be parsed, and is larger than the limit.
         ValueError: The part is not what its name says.
-        ConfigError: PyAV is needed and not installed.
-        StorageError: The shard cannot be read.
     """
     name, kind = part.name, _kind_of(part.name)
     if kind in ("text", "tree", "label"):

@@ -24,8 +24,7 @@ from ...training.states import (
     rewrite_files,
 )
 from ...training.states.mixes.change import check_units
-from .planned_run import PlannedRun
-from .saved_identity import request_of
+from .planned_run import PlannedRun, request_of
 
 _OWN_DEPTH = ("preencode_sample", "postencode_sample")  # without packing, these have the depth of the stage below
 _PACKS = "select_samples_to_pack"

@@ -135,7 +135,7 @@ def test_conditions_on_values_of_parts_that_are_not_parsed_say_so(
     folder: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert energon("prepare", folder, "--yes").code == 0
-    monkeypatch.setattr("loader.inspect.stats.computed.CHECKED_JSON_BYTES", 1000)
+    monkeypatch.setattr("loader.inspect.stats.scan.CHECKED_JSON_BYTES", 1000)
     done = energon("extract", folder, "--where", "json.caption != ''", "-o", tmp_path / "out")
     assert (done.code, "1 JSON parts of more than 1000 bytes are not parsed" in done.err) == (0, True)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from ..accounting import Rule, RuleGroup, reasons
 from ..errors import ConfigError
 from ..format.documents.messages import did_you_mean
-from ..lint.jsonl import JsonlFiles
 from ..lint.media_folder import MediaFolders
 from ..lint.metadata import DatasetFiles
-from ..lint.record_file import ColumnFiles
+from ..lint.record_file import ColumnFiles, JsonlFiles
 from ..lint.samples import Samples
 from ..lint.shard import Shards
 from ..lint.split import Split

@@ -21,8 +21,7 @@ from ..format.media.kind import media_type_of_name
 from ..format.records.folder_index import RecordIndex
 from ..format.records.record_file import RecordFile, read_record
 from ..storage import AscendingFile, ReadableFile
-from .jsonl import JsonlFiles, fault_of_line
-from .record_file import ColumnFiles
+from .record_file import ColumnFiles, JsonlFiles, fault_of_line
 from .report import SampleCheck
 from .rule import Finding, ReadSample, kind_of
 from .samples import Samples

@@ -30,9 +30,8 @@ from ..format.prepare.shards import compressed_warning
 from ..format.records.record_file import open_record_file
 from ..storage import FileInfo, Storage, open_parent
 from .contents import SampleLint, media_note
-from .jsonl import JsonlFiles
 from .metadata import DatasetFiles, readable_config, unreadable_dataset
-from .record_file import ColumnFiles, check_record_file
+from .record_file import ColumnFiles, JsonlFiles, check_record_file
 from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictures
 from .rule import Finding, ScannedShard, kind_of
 from .running import OnProgress, RunningLint

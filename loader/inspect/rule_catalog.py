@@ -6,11 +6,10 @@ from ..accounting import Rule, RuleGroup, reasons
 from ..errors import ConfigError
 from ..format.documents.messages import did_you_mean
 from ..lint.media_folder import MediaFolders
-from ..lint.metadata import DatasetFiles
+from ..lint.metadata import DatasetFiles, Split
 from ..lint.record_file import ColumnFiles, JsonlFiles
 from ..lint.samples import Samples
 from ..lint.shard import Shards
-from ..lint.split import Split
 from ..metadataset.lint import Metadatasets
 
 LINT_RULES = (DatasetFiles, Shards, Split, Samples, JsonlFiles, ColumnFiles, Metadatasets, MediaFolders)

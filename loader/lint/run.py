@@ -30,14 +30,13 @@ from ..format.prepare.shards import compressed_warning
 from ..format.records.record_file import open_record_file
 from ..storage import FileInfo, Storage, open_parent
 from .contents import SampleLint, media_note
-from .metadata import DatasetFiles, readable_config, unreadable_dataset
+from .metadata import DatasetFiles, Split, readable_config, unreadable_dataset
 from .record_file import ColumnFiles, JsonlFiles, check_record_file
 from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictures
 from .rule import Finding, ScannedShard, kind_of
 from .running import OnProgress, RunningLint
 from .samples import Samples, required_parts
 from .shard import Shards, compare_file, read_all
-from .split import Split
 
 _SAMPLES_AT_ONCE = 256  # of a task: enough to hide its cost, few enough for a smooth progress bar
 

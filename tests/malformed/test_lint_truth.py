@@ -32,12 +32,12 @@ from loader.format.index.sample_bytes import read_sample
 from loader.format.prepare.plan import SplitRequest
 from loader.inspect.lint import exclude_broken_samples
 from loader.lint import contents as lint_contents, metadata as lint_metadata, run as lint_run
+from loader.lint.metadata import Split
 from loader.lint.report import LintPlan, LintProgress, LintReport, SampleCheck
 from loader.lint.rule import Finding
 from loader.lint.run import lint_dataset
 from loader.lint.samples import Samples
 from loader.lint.shard import Shards
-from loader.lint.split import Split
 from loader.samples.building.check import DecodeCheck
 from loader.samples.building.dataset_code import DatasetCode
 from loader.storage import FileInfo, LocalStorage, ReadableFile

@@ -20,7 +20,7 @@ from ...training.states import (
     read_run_states,
     run_differences,
 )
-from .report import DifferenceList
+from .datasets import DifferenceList
 
 _PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
 _OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer")

@@ -13,7 +13,7 @@ from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ...format.documents.providers import data_path, is_metadataset, is_record_file
 from ...storage import EPath
 from ...training.states import differences, list_state_files
-from .report import DifferenceList, DiffReport
+from .datasets import DifferenceList, DiffReport
 
 _COMPARED = (
     "share",

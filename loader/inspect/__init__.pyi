@@ -34,7 +34,9 @@ from .lint import (
     LintRequest as LintRequest,
     exclude_broken as exclude_broken,
     exclusion_advice as exclusion_advice,
+    find_rule as find_rule,
     kind_at as kind_at,
+    rule_groups as rule_groups,
     run_lint as run_lint,
 )
 from .media_views import (
@@ -68,7 +70,6 @@ from .profile import (
     profile_script as profile_script,
 )
 from .report import print_part_sets as print_part_sets, print_table as print_table, show_facts as show_facts
-from .rule_catalog import find_rule as find_rule, rule_groups as rule_groups
 from .sample_view import (
     PreviewRequest as PreviewRequest,
     SampleView as SampleView,

@@ -8,7 +8,7 @@ import pytest
 
 from loader.accounting import Rule, plain_text, reasons
 from loader.errors import ConfigError
-from loader.inspect.rule_catalog import LINT_RULES, find_rule, rule_groups
+from loader.inspect.lint import LINT_RULES, find_rule, rule_groups
 from loader.lint.rule import TARS, Finding, LintRule, LintRules
 from loader.lint.run import RULES_OF_DATASETS
 from loader.lint.samples import Samples

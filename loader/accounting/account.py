@@ -1,4 +1,4 @@
-"""The account of a command: used + left out + failed = seen, for each unit of its input."""
+"""The account of a command: used + left out + failed = seen, for each unit of its input; and what its codes mean."""
 
 from __future__ import annotations
 

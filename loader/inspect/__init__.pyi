@@ -1,6 +1,16 @@
 # The public names of this package, each with the module that defines it.
 
 from .browse.page_document import sample_document as sample_document
+from .doctor import (
+    Advice as Advice,
+    Checkup as Checkup,
+    Disk as Disk,
+    Installed as Installed,
+    Limits as Limits,
+    examine_machine as examine_machine,
+    read_limits as read_limits,
+    read_packages as read_packages,
+)
 from .exclusions import (
     ExcludeReport as ExcludeReport,
     ExcludeRequest as ExcludeRequest,
@@ -44,6 +54,13 @@ from .media_views import (
     media_folder_facts as media_folder_facts,
 )
 from .metadataset import metadataset_facts as metadataset_facts
+from .mount import (
+    Entry as Entry,
+    Layout as Layout,
+    MountedTree as MountedTree,
+    open_tree as open_tree,
+    serve_tree as serve_tree,
+)
 from .prepare_choices import (
     Choices as Choices,
     FieldQuestion as FieldQuestion,

@@ -1,4 +1,4 @@
-"""Check the files of ``.nv-meta``, and compare those for other tools with the shards."""
+"""Check the documents, filters and indexes of ``.nv-meta``, and compare those for other tools with the shards."""
 
 from __future__ import annotations
 

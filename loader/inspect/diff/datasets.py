@@ -1,4 +1,4 @@
-"""Compare two datasets: shards first, and keys and parts only of shards that differ."""
+"""Collect differences; compare two datasets: shards first, and keys and parts only of shards that differ."""
 
 from __future__ import annotations
 

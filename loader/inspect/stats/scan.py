@@ -1,4 +1,4 @@
-"""Read the values of some samples, in a worker process."""
+"""Read values of samples in worker processes: for statistics, and for conditions on values that are no columns."""
 
 from __future__ import annotations
 

@@ -1,27 +1,37 @@
-"""A dataset, or the splits and datasets of a metadataset, as a tree of folders."""
+"""Mount a dataset, or the splits and datasets of a metadataset, as a tree of folders: the tree, and its FUSE server."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from ...cached_property import cached_property
-from ...convert.exporting import file_name, key_of, split_file_name
-from ...dataset.dataset import Dataset
-from ...dataset.opening import dataset_at, folder_at
-from ...dataset.split_parts import is_excluded, runs_of_part
-from ...dataset.unprepared.tar_index import index_temporarily
-from ...errors import ConfigError, EnergonError
-from ...format.dataset_ref import DatasetRef
-from ...format.documents.providers import LoadRequest, data_path, is_metadataset, is_record_file
-from ...format.index.layout import ShardEntry
-from ...format.prepare.plan import ProgressCallback
-from ...metadataset.documents.leaf_plan import LeafPlan
-from ...metadataset.plans.plan_leaves import plan_splits
-from ...metadataset.plans.plan_node import PlanNode
+from ..cached_property import cached_property
+from ..convert.exporting import file_name, key_of, split_file_name
+from ..dataset.dataset import Dataset
+from ..dataset.opening import dataset_at, folder_at
+from ..dataset.split_parts import is_excluded, runs_of_part
+from ..dataset.unprepared.tar_index import index_temporarily
+from ..errors import ConfigError, EnergonError, StorageError
+from ..escaped_log import get_logger
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.providers import LoadRequest, data_path, is_metadataset, is_record_file
+from ..format.index.layout import ShardEntry
+from ..format.prepare.plan import ProgressCallback
+from ..metadataset.documents.leaf_plan import LeafPlan
+from ..metadataset.plans.plan_leaves import plan_splits
+from ..metadataset.plans.plan_node import PlanNode
+
+_log = get_logger(__name__)
+_NAMES_KEPT_S = 3600  # by the kernel: a mounted dataset does not change
+_FAULT = "ERROR.txt"  # of a dataset that cannot be opened
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +59,7 @@ class DatasetFiles:
     def __init__(self, folder: Dataset, layout: Layout, *, split_part: str | None = None) -> None:
         self._folder = folder
         self._layout = layout
+        self.resources = ExitStack()
         self._is_restricted = split_part is not None
         every = [range(len(folder.index))] if split_part is None else runs_of_part(folder, split_part)
         self._ranges: Sequence[range] = [some for some in every if len(some)]
@@ -99,10 +110,9 @@ class DatasetFiles:
             raise FileNotFoundError("/".join(path)) from error
 
     def close(self) -> None:
-        """Close all shards."""
-        self._folder.close()
-
-    # ---------------------------------------------------------------------------------------------------- paths
+        """Close all shards, and what the dataset was opened with."""
+        with self.resources:
+            self._folder.close()
 
     def _shard_of(self, path: Sequence[str]) -> tuple[ShardEntry | None, Sequence[str]]:
         """Return the shard of a path, if it has one, and the rest of the path."""
@@ -152,8 +162,6 @@ class DatasetFiles:
                 else:
                     yield from (file_name(f"{key}.{part}") for part in self._sizes(sample))
 
-    # ----------------------------------------------------------------------------------------------------- bytes
-
     def _sizes(self, sample: int) -> dict[str, int]:
         return {part.name: part.size_bytes for part in self._folder.parts(sample)}
 
@@ -169,9 +177,6 @@ class Entry(NamedTuple):
     is_folder: bool
     size_bytes: int = 0
     mtime_ns: int = 0
-
-
-_FAULT = "ERROR.txt"
 
 
 def open_tree(
@@ -194,30 +199,27 @@ def open_tree(
         names = None if split_part is None else [split_part]
         planned = plan_splits(ref, split_parts=names).checked()
         return MountedTree(_Folder({name: _of_node(node, layout) for name, node in planned.trees.items()}))
-    with ExitStack() as stack:
-        files = _open_files(ref, layout, split_part, stack, on_progress)
-        return MountedTree(files, stack.pop_all())
+    return MountedTree(_open_files(ref, layout, split_part, on_progress))
 
 
 def _open_files(
-    ref: DatasetRef,
-    layout: Layout,
-    split_part: str | None,
-    stack: ExitStack,
-    on_progress: ProgressCallback | None = None,
+    ref: DatasetRef, layout: Layout, split_part: str | None, on_progress: ProgressCallback | None = None
 ) -> DatasetFiles:
-    """Open the files of a dataset; the stack removes a temporary index when it closes."""
+    """Open the files of a dataset; closing them removes a temporary index."""
     path = data_path(ref.path)
     if is_record_file(path):
         return DatasetFiles(dataset_at(path), layout, split_part=split_part)
-    indexed = index_temporarily(replace(ref, path=path), stack, on_progress)
-    if indexed is not None and split_part is not None:
-        raise ConfigError(
-            f"these shards are not prepared, so they have no split part {split_part!r}",
-            at=path,
-            hint="run energon prepare, or mount all samples",
-        )
-    return DatasetFiles(folder_at(indexed or replace(ref, path=path)), layout, split_part=split_part)
+    with ExitStack() as stack:
+        indexed = index_temporarily(replace(ref, path=path), stack, on_progress)
+        if indexed is not None and split_part is not None:
+            raise ConfigError(
+                f"these shards are not prepared, so they have no split part {split_part!r}",
+                at=path,
+                hint="run energon prepare, or mount all samples",
+            )
+        files = DatasetFiles(folder_at(indexed or replace(ref, path=path)), layout, split_part=split_part)
+        files.resources = stack.pop_all()
+        return files
 
 
 class MountedTree:
@@ -227,9 +229,8 @@ class MountedTree:
         resources: What is closed after them.
     """
 
-    def __init__(self, root: _Files, resources: ExitStack | None = None) -> None:
+    def __init__(self, root: _Files) -> None:
         self._root = root
-        self._resources = resources or ExitStack()
 
     def entry(self, path: str) -> Entry | None:
         """Return the file or folder at a path; None for an unknown path."""
@@ -249,8 +250,7 @@ class MountedTree:
 
     def close(self) -> None:
         """Close all shards."""
-        with self._resources:
-            self._root.close()
+        self._root.close()
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -292,12 +292,11 @@ class _LazyDataset:
     def __init__(self, request: LoadRequest, layout: Layout) -> None:
         self._request = request
         self._layout = layout
-        self._resources = ExitStack()
 
     @cached_property
     def _files(self) -> DatasetFiles | bytes:
         try:
-            return _open_files(self._request.ref, self._layout, self._request.split_part, self._resources)
+            return _open_files(self._request.ref, self._layout, self._request.split_part)
         except EnergonError as error:
             return f"{error}\n".encode("utf-8", "replace")
 
@@ -321,9 +320,8 @@ class _LazyDataset:
         return self._files[offset : offset + size]
 
     def close(self) -> None:
-        with self._resources:
-            if isinstance(self._files, DatasetFiles):
-                self._files.close()
+        if isinstance(self._files, DatasetFiles):
+            self._files.close()
 
 
 _Files = DatasetFiles | _Folder | _LazyDataset
@@ -359,3 +357,118 @@ def _node_name(node: PlanNode) -> str:
 
 def _last_name(path: str) -> str:
     return file_name(PurePosixPath(path).name or "dataset")
+
+
+# Serve the tree through FUSE, with mfusepy (the extra "mount") and the libfuse of the system.
+
+
+def serve_tree(tree: MountedTree, directory: str, *, on_ready: Callable[[], None] | None = None) -> None:
+    """Mount a tree, read-only, and serve it until it is unmounted or interrupted.
+
+    Args:
+        tree: The files; closed at the end.
+        directory: The mount point, an existing empty folder.
+    """
+    fuse = _import_mfusepy()
+    _check_directory(directory)
+    source = "energon"  # what `mount` and `df` show
+    try:
+        # One thread: shards are opened and closed by turns.
+        fuse.FUSE(
+            _operations(fuse, tree, on_ready),
+            directory,
+            foreground=True,
+            nothreads=True,
+            ro=True,
+            fsname=source,
+            attr_timeout=_NAMES_KEPT_S,
+            entry_timeout=_NAMES_KEPT_S,
+        )
+    except RuntimeError as error:
+        raise StorageError(
+            f"the system refused to mount (code {error})",
+            path=directory,
+            hint="check that /dev/fuse exists and that fusermount3 is installed (apt-get install fuse3)",
+        ) from error
+    finally:
+        tree.close()
+
+
+def _import_mfusepy() -> Any:
+    try:
+        import mfusepy
+    except ImportError as error:
+        raise ConfigError(
+            "energon mount needs mfusepy, which is not installed",
+            hint="run: pip install 'energon-toolkit[mount]'",
+        ) from error
+    except OSError as error:  # it loads libfuse when it is imported
+        raise ConfigError(
+            f"energon mount needs libfuse, which was not found: {error}",
+            hint="run: apt-get install fuse3, or: brew install macfuse",
+        ) from error
+    return mfusepy
+
+
+def _check_directory(directory: str) -> None:
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError as error:
+        raise StorageError("there is no such folder", path=directory, hint=f"run: mkdir -p {directory}") from error
+    except NotADirectoryError as error:
+        raise StorageError("expected a folder, found a file", path=directory, hint="name an empty folder") from error
+    except OSError as error:
+        raise StorageError(
+            f"cannot read this folder: {error.strerror}",
+            path=directory,
+            hint=f"an earlier mount may have ended without an unmount; run: fusermount3 -u {directory}",
+        ) from error
+    if names:
+        raise StorageError(
+            "expected an empty folder to mount at, found one with files", path=directory, hint="name another folder"
+        )
+
+
+def _operations(fuse: Any, tree: MountedTree, on_ready: Callable[[], None] | None) -> Any:
+    """Return the file system's operations, with the names and signatures of FUSE."""
+    owner = {"st_uid": os.getuid(), "st_gid": os.getgid()}
+
+    def with_error_codes(operation: Callable[..., _T]) -> Callable[..., _T]:
+        @wraps(operation)
+        def checked(*args: Any) -> _T:
+            try:
+                return operation(*args)
+            except FileNotFoundError as error:
+                raise fuse.FuseOSError(errno.ENOENT) from error
+            except EnergonError as error:
+                _log.error("%s", error)  # programs see only "input/output error"
+                raise fuse.FuseOSError(errno.EIO) from error
+
+        return checked
+
+    class Operations(fuse.Operations):  # type: ignore[misc]
+        use_ns = True
+
+        def init(self, _path: str) -> None:
+            if on_ready is not None:
+                on_ready()
+
+        @with_error_codes
+        def getattr(self, path: str, _file: int | None = None) -> dict[str, int]:
+            entry = tree.entry(path)
+            if entry is None:
+                raise FileNotFoundError(path)
+            mode = stat.S_IFDIR | 0o555 if entry.is_folder else stat.S_IFREG | 0o444
+            times = dict.fromkeys(("st_mtime", "st_ctime", "st_atime"), entry.mtime_ns)
+            return {"st_mode": mode, "st_nlink": 1, "st_size": entry.size_bytes, **times, **owner}
+
+        @with_error_codes
+        def readdir(self, path: str, _file: int) -> Iterator[str]:
+            yield from (".", "..")
+            yield from tree.names(path)
+
+        @with_error_codes
+        def read(self, path: str, size: int, offset: int, _file: int) -> bytes:
+            return tree.read(path, offset, size)
+
+    return Operations()

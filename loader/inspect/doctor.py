@@ -13,12 +13,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from ...errors import ConfigError
-from ...format import usable_cores
-from ...storage.node_cache.private_folder import network_file_system
-from ...storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
-from ...version import __version__
-from ..text import format_bytes
+from ..errors import ConfigError
+from ..format import usable_cores
+from ..storage.node_cache.private_folder import network_file_system
+from ..storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
+from ..version import __version__
+from .text import format_bytes
 
 _NO_LIMIT_BYTES = 1 << 60
 """Version 1 of control groups writes a number of this size where there is no limit."""

@@ -103,7 +103,6 @@ from .sampled_contents import (
 )
 from .text import (
     format_bytes as format_bytes,
-    format_count as format_count,
     format_percent as format_percent,
     plural as plural,
 )

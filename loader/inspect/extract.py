@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..convert.exporting import file_name
 from ..dataset.dataset import PartPlace
@@ -49,16 +48,8 @@ class SampleParts:
         return self.data[name]
 
 
-class FoundSample(NamedTuple):
-    """A sample that a key names."""
-
-    opened: OpenDataset
-    number: int
-
-    @property
-    def name(self) -> str:
-        """``<shard>/<key>``."""
-        return self.opened.folder.index.full_key(self.number)
+FoundSample = tuple[OpenDataset, int]
+"""A dataset, and the number of a sample in it."""
 
 
 class SampleFinder:
@@ -104,11 +95,12 @@ class SampleFinder:
 
     def read(self, sample: FoundSample) -> SampleParts:
         """Read the parts of a sample."""
-        folder, number = sample.opened.folder, sample.number
+        opened, number = sample
+        folder = opened.folder
         offsets = {part.name: part.offset for part in folder.parts(number)}
         data = {name: as_bytes(value) for name, value in folder.read_parts(number).items()}
         return SampleParts(
-            dataset=sample.opened.dataset.path,
+            dataset=opened.dataset.path,
             key=folder.index.key(number),
             shard=folder.index.shard_of(number).name,
             index=number,
@@ -117,10 +109,10 @@ class SampleFinder:
         )
 
     def _matches(self, key: str) -> list[FoundSample]:
-        return [FoundSample(one, number) for one in self._opened for number in one.folder.index.find(key)]
+        return [(one, number) for one in self._opened for number in one.folder.index.find(key)]
 
     def _check_unique(self, key: str, found: Sequence[FoundSample]) -> None:
-        paths = list(dict.fromkeys(sample.opened.dataset.path for sample in found))
+        paths = list(dict.fromkeys(opened.dataset.path for opened, _ in found))
         if len(paths) > 1:
             more = " …" if len(paths) > _MAX_NAMED else ""
             raise ConfigError(
@@ -128,7 +120,7 @@ class SampleFinder:
                 at=self._path,
                 hint="name one of these datasets instead",
             )
-        names = list(dict.fromkeys(sample.name for sample in found))
+        names = list(dict.fromkeys(opened.folder.index.full_key(number) for opened, number in found))
         if len(names) > 1:
             more = " …" if len(names) > _MAX_SAMPLES else ""
             raise ConfigError(

@@ -158,15 +158,7 @@ def _column_facts(dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:
-    if config is None:
-        return {
-            "sample_type": None,
-            "crude": True,
-            "field_map": None,
-            "sample_loader": None,
-            "part_filter": None,
-            "subflavors": {},
-        }
+    config = config or DatasetConfig(sample_type=None, crude=True)
     part_filter = config.part_filter
     return {
         "sample_type": config.sample_type or config.dataset_class,

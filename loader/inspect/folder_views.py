@@ -20,7 +20,7 @@ from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
 from .sample_view import Build, MixOrder, PreviewRequest, SampleView, Selection, make_build, place_of, view_of_sample
-from .text import format_bytes, format_count, plural
+from .text import format_bytes, plural
 
 
 class SampleViews(NamedTuple):
@@ -83,7 +83,7 @@ def place_text(selection: Selection | MixOrder, place: int, *, shuffled: bool) -
     'sample 3 of 10'
     """
     text = place_of(selection.position(place), len(selection))
-    return f"{text}, drawn as number {format_count(place)}" if shuffled else text
+    return f"{text}, drawn as number {place:,}" if shuffled else text
 
 
 def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
@@ -123,8 +123,8 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
     def view(place: int) -> SampleView:
         name = names[selection[place]]
         number = selection[place]
-        drawn = "" if request.seed is None else f", drawn as number {format_count(place)}"
-        title = f"{name}   file {format_count(number)} of {format_count(len(names))}{drawn}"
+        drawn = "" if request.seed is None else f", drawn as number {place:,}"
+        title = f"{name}   file {number:,} of {len(names):,}{drawn}"
         found = SampleView(title=title, fields=(), bare_key=name, index=number)
         try:
             return replace(found, fields=(_describe_file(storage, name, known[name]),))

@@ -30,6 +30,7 @@ from .sampled_contents import (
 )
 from .text import plural
 
+_SETTLED = ("split", "samples", "ask_split", "by_samples", "spec", "field_map", "ask_dataset_yaml")
 _RATIO = {"train": 8.0, "val": 1.0, "test": 1.0}
 _MAX_KEYS = 8  # of json, in a hint
 _MAX_SHOWN = 30  # part names, in a hint
@@ -129,16 +130,7 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
 
 def complete_choices(given: OpenChoices, folder: ShardFolder) -> OpenChoices:
     """Return choices with the proposals that come from the scan of a folder."""
-    return open_choices(
-        folder,
-        split=given.split,
-        samples=given.samples,
-        ask_split=given.ask_split,
-        by_samples=given.by_samples,
-        spec=given.spec,
-        field_map=given.field_map,
-        ask_dataset_yaml=given.ask_dataset_yaml,
-    )
+    return open_choices(folder, **{name: getattr(given, name) for name in _SETTLED})
 
 
 def _proposal(found: SampledContents) -> Proposal:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..errors import escape_controls
 from ..storage import short_path
-from .text import format_bytes, format_count, format_percent, plural
+from .text import format_bytes, format_percent, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -49,7 +49,7 @@ def _show_dataset(console: Console, facts: dict[str, Any], path: Text | None) ->
     if facts["splits"]:
         console.print()
         rows = [
-            (each["name"], format_count(each["shards"]), format_count(each["samples"]), format_percent(each["share"]))
+            (each["name"], f"{each['shards']:,}", f"{each['samples']:,}", format_percent(each["share"]))
             for each in facts["splits"]
         ]
         print_table(console, ("split part", ">shards", ">samples", ">share"), rows)
@@ -236,9 +236,9 @@ def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") ->
     label.add_row(*first and [first], Text(escape_controls(" → ".join(labels))))
     yield [
         label,  # as one text, a name wider than the column would start below its branch
-        Text(_percent_text(node["share"]) if first else ""),
+        Text(format_percent(node["share"]) if first and node["share"] is not None else ""),
         Text("" if node["samples"] is None else f"{node['samples']:,}"),
-        Text("" if node["expected_repetitions"] is None else _times_text(node["expected_repetitions"])),
+        Text("" if node["expected_repetitions"] is None else f"{node['expected_repetitions']:.3g}×"),
         _node_notes(node),
     ]
     if node["join"] is not None:
@@ -285,14 +285,6 @@ def _node_notes(node: dict[str, Any]) -> Text:
         fault = Text(f"error: {escape_controls(node['fault'])}", style="red")
         text = Text("; ").join([text, fault]) if notes else fault
     return text
-
-
-def _percent_text(share: float | None) -> str:
-    return "" if share is None else format_percent(share)
-
-
-def _times_text(repetitions: float) -> str:
-    return f"{repetitions:.3g}×"
 
 
 # Print tables: of any rows, and of the part sets of a dataset.

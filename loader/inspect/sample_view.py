@@ -19,7 +19,6 @@ from ..format.documents.dataset_config import is_own_module
 from ..format.nv_meta import FOLDER
 from ..storage import EPath
 from .fields import FieldView, describe_part, describe_value
-from .text import format_count
 
 if TYPE_CHECKING:
     from ..format.documents.dataset_config import DatasetConfig
@@ -211,7 +210,7 @@ def place_of(place: int, count: int) -> str:
     >>> place_of(0, 1200)
     'sample 0 of 1,200'
     """
-    return f"sample {format_count(place)} of {format_count(count)}"
+    return f"sample {place:,} of {count:,}"
 
 
 def untrusted_note(shown: str, error: TrustError) -> str:

@@ -183,12 +183,7 @@ def _compare_leaves(name: str, split: dict[str, Any], split_now: dict[str, Any],
                 found.add(f"{name}: {leaf}", "share", _rounded(one[key]), _rounded(two[key]))
             else:
                 found.extend(differences({key: one[key]}, {key: two[key]}, f"{name}: {leaf}"))
-    common, common_now = [one for one in leaves if one in leaves_now], [one for one in leaves_now if one in leaves]
-    pairs = zip(common, common_now, strict=True)
-    for number, (one_name, other_name) in enumerate(pairs):
-        if one_name != other_name:
-            found.add(f"{name}: leaves", f"number {number}", one_name, other_name)
-            break
+    found.add_order(f"{name}: leaves", [*leaves], [*leaves_now])
 
 
 def _compare_schedules(place: str, one: Any, two: Any, found: DifferenceList) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,17 @@ class DifferenceList:
             Names.of([one for one in after if one not in known]),
         )
 
+    def add_order(self, place: str, before: Sequence[str], after: Sequence[str]) -> None:
+        """Add the first position at which the order of the names that both have differs."""
+        known, known_now = frozenset(before), frozenset(after)
+        pairs = zip_longest(
+            (one for one in before if one in known_now), (one for one in after if one in known), fillvalue=None
+        )
+        for number, (one, two) in enumerate(pairs):
+            if one != two:
+                self.add(place, f"number {number}", one, two)
+                return
+
     def extend(self, found: Iterable[Difference]) -> None:
         """Add differences."""
         for one in found:
@@ -108,8 +119,8 @@ def compare_datasets(
     shards, others = ({shard.name: shard for shard in one.index.shards} for one in (before, after))
     found.add("", "samples", _samples(shards), _samples(others))
     found.add("", "shards", len(shards), len(others))
-    common, common_now = [name for name in shards if name in others], [name for name in others if name in shards]
-    found.extend(_order("shards", common, common_now))
+    common = [name for name in shards if name in others]
+    found.add_order("shards", [*shards], [*others])
     found.add_names("", "shards", [*shards], [*others])
     for number, name in enumerate(common):
         _compare_shard(before, after, shards[name], others[name], found, contents=contents)
@@ -122,16 +133,6 @@ def compare_datasets(
         None if one.documents.config is None else dataclasses.asdict(one.documents.config) for one in (before, after)
     ]
     found.extend(differences(configs[0], configs[1], "dataset.yaml"))
-
-
-def _order(place: str, names: Sequence[str], names_now: Sequence[str]) -> Iterator[Difference]:
-    """Yield the first position at which the order differs, if it does."""
-    pairs = enumerate(zip_longest(names, names_now))
-    yield from (Difference(place, f"number {number}", one, two) for number, (one, two) in islice(_unequal(pairs), 1))
-
-
-def _unequal(pairs: Iterable[tuple[int, tuple[Any, Any]]]) -> Iterator[tuple[int, tuple[Any, Any]]]:
-    return (pair for pair in pairs if pair[1][0] != pair[1][1])
 
 
 def _samples(shards: dict[str, ShardEntry]) -> int:
@@ -167,12 +168,10 @@ def _compare_shard(
 def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, found: DifferenceList) -> None:
     """Compare the keys and parts of a shard that both datasets have."""
     keys, keys_now = rows.keys(), rows_now.keys()
-    known, known_now = frozenset(keys), frozenset(keys_now)
     count = found.count
     found.add(shard, "samples", len(keys), len(keys_now))
     found.add_names(shard, "samples", keys, keys_now)
-    stay, stay_now = ([key for key in one if key in known and key in known_now] for one in (keys, keys_now))
-    found.extend(_order(shard, stay, stay_now))
+    found.add_order(shard, keys, keys_now)
     numbers = {key: number for number, key in enumerate(keys_now)}
     changes: dict[tuple[str, ...], list[Difference]] = defaultdict(list)  # kind of change → of each sample
     for number, key in enumerate(keys):
@@ -243,7 +242,7 @@ def compare_splits(before: SplitConfig | None, after: SplitConfig | None, found:
         found.add("split", part, _count(shards), _count(shards_now))
         found.add_names(f"split: {part}", "shards", shards or (), shards_now or ())
         if shards and shards_now and sorted(shards) == sorted(shards_now):
-            found.extend(_order(f"split: {part}", shards, shards_now))
+            found.add_order(f"split: {part}", shards, shards_now)
     ranges: list[Any] = [
         {} if one is None else {part: str(taken) for part, taken in one.sample_ranges.items()}
         for one in (before, after)

@@ -121,59 +121,38 @@ def migrated_chain(saved: Any, planned: PlannedRun) -> SavableDataset[Any]:
         own = _stages_of(planned.chain.identity())
         above = stages[: len(stages) - len(own)]
         return _lifted(planned.chain, list(reversed(above)), packs=_packs(stages))
-    return _Builder(saved, stages).whole(planned.chain)
+    saved_levels, from_reader, packs = dict(_levels(saved)), [*reversed(stages)], _packs(stages)
 
-
-class _Builder:
-    """Builds the chain without hooks, from the stages of a state.
-
-    Args:
-        stages: Its stages without blends, the outermost first.
-    """
-
-    def __init__(self, saved: Any, stages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        self._saved = saved
-        self._stages = [*reversed(stages)]  # from the reader
-        self._packs = _packs(stages)
-        self._levels = dict(_levels(saved))
-
-    def whole(self, chain: SavableDataset[Any]) -> SavableDataset[Any]:
-        """Return the whole chain above the readers and blends of another one."""
-        self._now = chain.identity()
-        root, level = self._build(chain)
-        return self._lift(root, level, len(self._stages))
-
-    def _lift(self, stage: SavableDataset[Any], level: int, to: int) -> SavableDataset[Any]:
-        return _lifted(stage, self._stages[level:to], packs=self._packs)
-
-    def _build(self, stage: SavableDataset[Any]) -> tuple[SavableDataset[Any], int]:
+    def build(stage: SavableDataset[Any]) -> tuple[SavableDataset[Any], int]:
         """Return a blend or reader, and the number of stages below it that are no blends; 0 for a reader."""
         while not isinstance(stage, BlendDataset | ReadDataset):
             [stage] = stage.inputs
         if isinstance(stage, ReadDataset):
             return stage, 0
-        inputs = [self._build(upstream) for upstream in stage.inputs]
+        inputs = [build(upstream) for upstream in stage.inputs]
         level = max(below for _, below in inputs)
         if stage.unit not in (None, "samples"):
-            level = self._level(stage)
+            level = saved_levels[stage.unit] if stage.unit in saved_levels else _level_of_new(stage, saved, planned)
         blend = copy(stage)
-        blend.inputs = tuple(self._lift(upstream, below, level) for upstream, below in inputs)
+        blend.inputs = tuple(_lifted(upstream, from_reader[below:level], packs=packs) for upstream, below in inputs)
         blend.depth = max(upstream.depth for upstream in blend.inputs)
         return blend, level
 
-    def _level(self, blend: BlendDataset[Any]) -> int:
-        """Return the number of stages below a blend, as the state has it for the unit."""
-        if blend.unit in self._levels:
-            return self._levels[blend.unit]
-        if isinstance(blend.size, UnknownSize):
-            check_units(self._saved, self._now, None)
-            raise StateError(
-                f"the state does not tell where the unit {blend.unit!r} of the new mix is counted, and it is no column "
-                "of all its datasets",
-                hint="pass --task-encoder module:Class with the hooks of the run, which have the metric; or pass "
-                "allow_mix_change=True to the call that restores the state in the program",
-            )
-        return 0
+    root, level = build(planned.chain)
+    return _lifted(root, from_reader[level:], packs=packs)
+
+
+def _level_of_new(blend: BlendDataset[Any], saved: Any, planned: PlannedRun) -> int:
+    """Return the number of stages below a blend whose unit the state does not have: it counts columns of readers."""
+    if isinstance(blend.size, UnknownSize):
+        check_units(saved, planned.chain.identity(), None)
+        raise StateError(
+            f"the state does not tell where the unit {blend.unit!r} of the new mix is counted, and it is no column "
+            "of all its datasets",
+            hint="pass --task-encoder module:Class with the hooks of the run, which have the metric; or pass "
+            "allow_mix_change=True to the call that restores the state in the program",
+        )
+    return 0
 
 
 def _lifted(

@@ -14,7 +14,7 @@ from ...dataset.opening import dataset_at
 from ...errors import EnergonError
 from ...format.dataset_ref import DatasetRef
 from ...format.media.open_picture import open_picture
-from ..text import format_bytes, format_count
+from ..text import format_bytes
 from .collect import StatsReport
 from .distribution import Distribution, TopValues
 
@@ -42,9 +42,9 @@ def html_report(report: StatsReport, ref: DatasetRef | None = None) -> str:
         ref: Folder or file to read pictures from; None for that of the report.
     """
     title = escape(f"Statistics of {report.path}")
-    read = format_count(report.samples)
+    read = f"{report.samples:,}"
     if report.is_sampled:
-        read = f"{read} of {format_count(report.population)}, drawn at random"
+        read = f"{read} of {report.population:,}, drawn at random"
     numbers = "".join(_number(name, one, report) for name, one in sorted(report.numbers.items()))
     texts = "".join(_texts(name, one) for name, one in sorted(report.texts.items()))
     return (

@@ -139,9 +139,9 @@ def _describe_file(storage: Storage, name: str, metadata: MediaMetadata) -> Fiel
     shown = os.path.basename(name)
     if not isinstance(metadata, AVMetadata):
         return describe_part(shown, storage.read(name))
-    views = media_views(metadata, lambda: storage.local_path(name).open("rb"))
-    facts = ", ".join(filter(None, (views.facts, format_bytes(storage.stat(name).size_bytes))))
-    return FieldView(name=shown, facts=facts, **views.shown)
+    facts, views = media_views(metadata, lambda: storage.local_path(name).open("rb"))
+    facts = ", ".join(filter(None, (facts, format_bytes(storage.stat(name).size_bytes))))
+    return FieldView(name=shown, facts=facts, **views)
 
 
 _MIN_SCANNED = 1000  # samples that a preview finds, so that a user can page through some

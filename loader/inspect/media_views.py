@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict
 from itertools import islice
 from statistics import median_low
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from ..errors import StorageError
 from ..format.documents import command_for_folder
@@ -33,28 +33,8 @@ _MAX_PACKETS = 300  # decoded until a frame comes
 _LONGEST_SOUND_S = 60.0
 
 
-class MediaViews(NamedTuple):
-    """The views of encoded audio or video.
-
-    Attributes:
-        pictures: A frame, if it is a video.
-        waveform: Its loudness, if it is sound.
-        metadata: Its metadata by name; None if it is not known.
-    """
-
-    facts: str
-    pictures: tuple[Picture, ...] = ()
-    waveform: Waveform | None = None
-    metadata: Mapping[str, Any] | None = None
-
-    @property
-    def shown(self) -> dict[str, Any]:
-        """The views as fields of a ``FieldView``."""
-        return {"pictures": self.pictures, "waveform": self.waveform, "media": self.metadata}
-
-
-def encoded_media_views(extension: str, data: bytes) -> MediaViews:
-    """View the bytes of a file.
+def encoded_media_views(extension: str, data: bytes) -> tuple[str, dict[str, Any]]:
+    """Return what :func:`media_views` does for the bytes of a file.
 
     Only the extension is named if the header is damaged, or if PyAV is missing.
     """
@@ -63,19 +43,23 @@ def encoded_media_views(extension: str, data: bytes) -> MediaViews:
     try:
         metadata = probe_av(data)
     except (ImportError, ValueError):
-        return MediaViews(f"{extension} media")
-    views = media_views(metadata, lambda: nullcontext(data))
-    return views._replace(facts=f"{extension}: {views.facts}")
+        return f"{extension} media", {}
+    facts, shown = media_views(metadata, lambda: nullcontext(data))
+    return f"{extension}: {facts}", shown
 
 
-def media_views(metadata: AVMetadata, open_media: OpenMedia) -> MediaViews:
-    """View audio or video whose metadata is known; a frame or the loudness is decoded when it is drawn."""
-    views = MediaViews(
-        av_text(metadata), metadata={name: value for name, value in asdict(metadata).items() if value is not None}
-    )
+def media_views(metadata: AVMetadata, open_media: OpenMedia) -> tuple[str, dict[str, Any]]:
+    """View audio or video whose metadata is known; a frame or the loudness is decoded when it is drawn.
+
+    Returns:
+        Its metadata in one line, and the views as fields of a ``FieldView``.
+    """
+    shown: dict[str, Any] = {"media": {name: value for name, value in asdict(metadata).items() if value is not None}}
     if metadata.video_width and metadata.video_height:
-        return views._replace(pictures=(_frame_picture(metadata, open_media),))
-    return views._replace(waveform=_waveform(open_media) if metadata.audio_sample_rate else None)
+        shown["pictures"] = (_frame_picture(metadata, open_media),)
+    elif metadata.audio_sample_rate:
+        shown["waveform"] = _waveform(open_media)
+    return av_text(metadata), shown
 
 
 def _frame_picture(metadata: AVMetadata, open_media: OpenMedia) -> Picture:

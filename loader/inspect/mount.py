@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
-from ..cached_property import cached_property
 from ..convert.exporting import file_name, key_of, split_file_name
 from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at, folder_at
@@ -24,7 +23,6 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import LoadRequest, data_path, is_metadataset, is_record_file
 from ..format.index.layout import ShardEntry
 from ..format.prepare.plan import ProgressCallback
-from ..metadataset.documents.leaf_plan import LeafPlan
 from ..metadataset.plans.plan_leaves import plan_splits
 from ..metadataset.plans.plan_node import PlanNode
 
@@ -198,8 +196,8 @@ def open_tree(
     if is_metadataset(ref.path):
         names = None if split_part is None else [split_part]
         planned = plan_splits(ref, split_parts=names).checked()
-        return MountedTree(_Folder({name: _of_node(node, layout) for name, node in planned.trees.items()}))
-    return MountedTree(_open_files(ref, layout, split_part, on_progress))
+        return MountedTree({name: _of_node(node) for name, node in planned.trees.items()}, layout)
+    return MountedTree(_open_files(ref, layout, split_part, on_progress), layout)
 
 
 def _open_files(
@@ -222,23 +220,39 @@ def _open_files(
         return files
 
 
+_Tree = dict[str, "_Tree"] | LoadRequest | DatasetFiles
+"""A folder of trees, a dataset that is opened at its first use, or one that is open."""
+
+
 class MountedTree:
     """A tree of files; paths begin with ``/``.
 
-    Args:
-        resources: What is closed after them.
+    A dataset of a metadataset is opened at its first use. If it cannot be opened, it has a file with the reason.
     """
 
-    def __init__(self, root: _Files) -> None:
-        self._root = root
+    def __init__(self, root: _Tree, layout: Layout) -> None:
+        self._root, self._layout = root, layout
+        self._opened: dict[int, DatasetFiles | bytes] = {}  # by the identity of the request
 
     def entry(self, path: str) -> Entry | None:
         """Return the file or folder at a path; None for an unknown path."""
-        return self._root.entry(_parts(path))
+        tree, rest = self._find(path)
+        if tree is None:
+            return None
+        if not rest:  # its parent lists it: no reason to open it
+            return tree.entry(rest) if isinstance(tree, DatasetFiles) else Entry(is_folder=True)
+        files = self._open(tree)
+        if isinstance(files, DatasetFiles):
+            return files.entry(rest)
+        return Entry(is_folder=False, size_bytes=len(files)) if rest == (_FAULT,) else None
 
     def names(self, path: str) -> Iterator[str]:
         """Yield the names in a folder, each once."""
-        return self._root.names(_parts(path))
+        tree, rest = self._find(path)
+        if tree is None or isinstance(tree, dict):
+            return iter(tree or ())
+        files = self._open(tree)
+        return files.names(rest) if isinstance(files, DatasetFiles) else iter(() if rest else (_FAULT,))
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read bytes of a file; fewer at its end.
@@ -246,107 +260,51 @@ class MountedTree:
         Raises:
             FileNotFoundError: There is no such file.
         """
-        return self._root.read(_parts(path), offset, size)
+        tree, rest = self._find(path)
+        if tree is None or isinstance(tree, dict):
+            raise FileNotFoundError(path)
+        files = self._open(tree)
+        if isinstance(files, DatasetFiles):
+            return files.read(rest, offset, size)
+        if rest != (_FAULT,):
+            raise FileNotFoundError(path)
+        return files[offset : offset + size]
 
     def close(self) -> None:
         """Close all shards."""
-        self._root.close()
+        for files in [self._root, *self._opened.values()]:
+            if isinstance(files, DatasetFiles):
+                files.close()
+
+    def _find(self, path: str) -> tuple[_Tree | None, tuple[str, ...]]:
+        """Return the folder or dataset that a path leads to, None for an unknown one, and the path inside of it."""
+        tree: _Tree | None = self._root
+        rest = tuple(part for part in path.split("/") if part)
+        while isinstance(tree, dict) and rest:
+            tree, rest = tree.get(rest[0]), rest[1:]
+        return tree, rest
+
+    def _open(self, tree: LoadRequest | DatasetFiles) -> DatasetFiles | bytes:
+        """Return the files of a dataset, or the reason why it cannot be opened."""
+        if isinstance(tree, DatasetFiles):
+            return tree
+        if id(tree) not in self._opened:
+            try:
+                self._opened[id(tree)] = _open_files(tree.ref, self._layout, tree.split_part)
+            except EnergonError as error:
+                self._opened[id(tree)] = f"{error}\n".encode("utf-8", "replace")
+        return self._opened[id(tree)]
 
 
-def _parts(path: str) -> tuple[str, ...]:
-    return tuple(part for part in path.split("/") if part)
-
-
-class _Folder:
-    """A folder of other trees."""
-
-    def __init__(self, children: Mapping[str, _Files]) -> None:
-        self._children = dict(children)
-
-    def entry(self, path: tuple[str, ...]) -> Entry | None:
-        if not path:
-            return Entry(is_folder=True)
-        child = self._children.get(path[0])
-        return None if child is None else child.entry(path[1:])
-
-    def names(self, path: tuple[str, ...]) -> Iterator[str]:
-        if not path:
-            return iter(self._children)
-        child = self._children.get(path[0])
-        return iter(()) if child is None else child.names(path[1:])
-
-    def read(self, path: tuple[str, ...], offset: int, size: int) -> bytes:
-        child = self._children.get(path[0]) if path else None
-        if child is None:
-            raise FileNotFoundError("/".join(path))
-        return child.read(path[1:], offset, size)
-
-    def close(self) -> None:
-        for child in self._children.values():
-            child.close()
-
-
-class _LazyDataset:
-    """A dataset of a metadataset, opened at its first use; one that cannot be opened has a file with the reason."""
-
-    def __init__(self, request: LoadRequest, layout: Layout) -> None:
-        self._request = request
-        self._layout = layout
-
-    @cached_property
-    def _files(self) -> DatasetFiles | bytes:
-        try:
-            return _open_files(self._request.ref, self._layout, self._request.split_part)
-        except EnergonError as error:
-            return f"{error}\n".encode("utf-8", "replace")
-
-    def entry(self, path: tuple[str, ...]) -> Entry | None:
-        if not path:  # its parent lists it: no reason to open it
-            return Entry(is_folder=True)
-        if isinstance(self._files, DatasetFiles):
-            return self._files.entry(path)
-        return Entry(is_folder=False, size_bytes=len(self._files)) if path == (_FAULT,) else None
-
-    def names(self, path: tuple[str, ...]) -> Iterator[str]:
-        if isinstance(self._files, DatasetFiles):
-            return self._files.names(path)
-        return iter(() if path else (_FAULT,))
-
-    def read(self, path: tuple[str, ...], offset: int, size: int) -> bytes:
-        if isinstance(self._files, DatasetFiles):
-            return self._files.read(path, offset, size)
-        if path != (_FAULT,):
-            raise FileNotFoundError("/".join(path))
-        return self._files[offset : offset + size]
-
-    def close(self) -> None:
-        if isinstance(self._files, DatasetFiles):
-            self._files.close()
-
-
-_Files = DatasetFiles | _Folder | _LazyDataset
-
-
-def _of_node(node: PlanNode, layout: Layout) -> _Files:
-    if node.leaf is not None:
-        return _of_leaf(node.leaf, layout)
+def _of_node(node: PlanNode) -> _Tree:
+    if node.leaf is not None and node.leaf.join is None:
+        return node.leaf.request
+    if node.leaf is not None and node.leaf.join is not None:
+        members = node.leaf.join.members
+        return {f"{number}_{_last_name(member.path)}": member.request for number, member in enumerate(members)}
     if node.kind == "metadataset" and len(node.children) == 1:
-        return _of_node(node.children[0], layout)
-    return _Folder(
-        {f"{number}_{_node_name(child)}": _of_node(child, layout) for number, child in enumerate(node.children)}
-    )
-
-
-def _of_leaf(leaf: LeafPlan, layout: Layout) -> _Files:
-    if leaf.join is None:
-        return _LazyDataset(leaf.request, layout)
-    members = leaf.join.members
-    return _Folder(
-        {
-            f"{number}_{_last_name(member.path)}": _LazyDataset(member.request, layout)
-            for number, member in enumerate(members)
-        }
-    )
+        return _of_node(node.children[0])
+    return {f"{number}_{_node_name(child)}": _of_node(child) for number, child in enumerate(node.children)}
 
 
 def _node_name(node: PlanNode) -> str:

@@ -74,9 +74,9 @@ def profile_script(
         environment = os.environ | {PROFILE_VARIABLE: f"{steps}:{folder}"}
         exit_code = _run([sys.executable, script, *arguments], environment)
         loaders, events = [], []
-        for number, path in enumerate(sorted(Path(folder).glob("*.stats.json"), key=_started)):
+        started = sorted((_started(path), path) for path in Path(folder).glob("*.stats.json"))
+        for number, ((process, own_number), path) in enumerate(started):
             found = json.loads(path.read_text(encoding="utf-8"))
-            _, process, own_number = path.name.removesuffix(".stats.json").split("-")
             name = f"loader {own_number} of process {process}"
             if found["ranks"] > 1:
                 name += f", rank {found['rank']}"
@@ -117,6 +117,7 @@ def _write(path: str | os.PathLike[str], document: Any) -> None:
 
 
 def _started(path: Path) -> tuple[int, int]:
+    """Return the process of a loader, and its number there, from the name of its file."""
     _, process, number = path.name.removesuffix(".stats.json").split("-")
     return int(process), int(number)
 

@@ -176,12 +176,8 @@ def view_of_sample(
         return replace(found, fields=describe_parts(parts))
     try:
         sample = build(parts, key)
-    except TrustError as error:
-        return replace(found, fields=describe_parts(parts), note=untrusted_note("shown as parts", error))
-    except EnergonError as error:
-        return replace(found, fields=describe_parts(parts), fault=str(error))
     except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
-        return replace(found, fields=describe_parts(parts), fault=f"{type(error).__name__}: {error}")
+        return replace(found, fields=describe_parts(parts), **reason_of(error, shown="shown as parts"))
     return replace(found, fields=describe_sample(sample))
 
 
@@ -213,15 +209,16 @@ def place_of(place: int, count: int) -> str:
     return f"sample {place:,} of {count:,}"
 
 
-def untrusted_note(shown: str, error: TrustError) -> str:
-    """Return the note for a sample whose code may not run."""
-    at = f"\n  at: {error.at}" if error.at else ""
-    hint = "\n  hint: read it; if you trust it, add --trust-code"
-    return f"{shown}, since --trust-code is not given: {error.message}{at}{hint}"
+def reason_of(error: Exception, *, shown: str, before: str = "") -> dict[str, Any]:
+    """Return why a sample is not shown as it is built: the ``note`` if its code may not run, else the ``fault``."""
+    if isinstance(error, TrustError):
+        at = f"\n  at: {error.at}" if error.at else ""
+        hint = "\n  hint: read it; if you trust it, add --trust-code"
+        return {"note": f"{shown}, since --trust-code is not given: {error.message}{at}{hint}"}
+    return {"fault": str(error) if isinstance(error, EnergonError) else f"{before}{type(error).__name__}: {error}"}
 
 
 def _is_excluded(dataset: Dataset, number: int) -> bool:
-    """Return True if the split file excludes a sample."""
     try:
         return is_excluded(dataset, number)
     except EnergonError:
@@ -250,7 +247,9 @@ class Selection:
         return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, place: int) -> int:
-        return self._ordered(self.position(place))
+        position = self.position(place)
+        which = bisect_right(self._ends, position)
+        return self._ranges[which][position - (self._ends[which - 1] if which else 0)]
 
     def position(self, place: int) -> int:
         """Return the place of a sample if nothing were shuffled.
@@ -270,10 +269,6 @@ class Selection:
             self._drawn.append(self._moved.get(other, other))
             self._moved[other] = self._moved.get(done, done)
         return self._drawn[place]
-
-    def _ordered(self, place: int) -> int:
-        which = bisect_right(self._ends, place)
-        return self._ranges[which][place - (self._ends[which - 1] if which else 0)]
 
 
 class MixOrder:

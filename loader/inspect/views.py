@@ -15,7 +15,7 @@ from ..dataset.join import JoinedDataset
 from ..dataset.opening import dataset_at
 from ..dataset.split_parts import filter_of_part, rows_of_part, samples_of_part
 from ..dataset.unprepared.tar_index import is_unprepared
-from ..errors import ConfigError, EnergonError, TrustError
+from ..errors import ConfigError, EnergonError
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.subset import resolve_subset
 from ..format.media.metadata import is_media_folder
@@ -32,7 +32,7 @@ from .sample_view import (
     Selection,
     describe_sample,
     make_build,
-    untrusted_note,
+    reason_of,
     view_of_sample,
 )
 
@@ -112,29 +112,21 @@ class _Rows:
             samples = [member.make(number) for member, number in zip(self._members, numbers, strict=True)]
             by_name = {str(member.name): sample for member, sample in zip(self._members, samples, strict=True)}
             joined = self._joiner(*samples) if self._members[0].name is None else self._joiner(**by_name)
-        except TrustError as error:
-            return replace(self._separately(numbers, heading), note=untrusted_note(_NOT_JOINED, error))
-        except EnergonError as error:
-            return replace(self._separately(numbers, heading), fault=str(error))
         except Exception as error:  # noqa: BLE001 - the joiner may raise anything
-            fault = f"the joiner fails: {type(error).__name__}: {error}"
-            return replace(self._separately(numbers, heading), fault=fault)
+            reason = reason_of(error, shown=_NOT_JOINED, before="the joiner fails: ")
+            return replace(self._separately(numbers, heading), **reason)
         return SampleView(title=heading, fields=describe_sample(joined))
 
     def _separately(self, numbers: Sequence[int], heading: str) -> SampleView:
         """Describe the members' samples one after another."""
         views = [member.view(number) for member, number in zip(self._members, numbers, strict=True)]
-        faults = [view.fault for view in views if view.fault is not None]
-        notes = [view.note for view in views if view.note is not None]
-        if isinstance(self._refused, TrustError):
-            notes.append(untrusted_note(_NOT_JOINED, self._refused))
-        elif self._refused is not None:
-            faults.append(str(self._refused))
+        if self._refused is not None:
+            views.append(SampleView(title="", fields=(), **reason_of(self._refused, shown=_NOT_JOINED)))
         return SampleView(
             title=heading,
             fields=[field for view in views for field in view.fields],
-            fault="\n".join(faults) or None,
-            note="\n".join(notes) or None,
+            fault="\n".join(view.fault for view in views if view.fault is not None) or None,
+            note="\n".join(view.note for view in views if view.note is not None) or None,
         )
 
 

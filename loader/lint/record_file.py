@@ -14,9 +14,8 @@ from ..format.documents.providers import format_of
 from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
 from ..format.jsonl.lines import BYTE_ORDER_MARK, ExaminedLine, LineBlock, line_blocks
 from ..storage import ReadableFile, Storage
-from .report import LintReport
 from .rule import Finding, Kind, LintRule, LintRules
-from .running import OnProgress, RunningLint
+from .running import RunningLint
 from .samples import Samples
 from .shard import Shards
 
@@ -217,27 +216,12 @@ _SEQUENCES_AT_ONCE = 1 << 20
 _PARQUET: tuple[Kind, ...] = ("Parquet files", "folders of JSONL or Parquet files")
 
 
-def lint_record_file(
-    storage: Storage,
-    name: str,
-    *,
-    level: str = "decode",
-    max_findings: int | None = None,
-    on_progress: OnProgress | None = None,
-) -> LintReport:
-    """Lint a file of numbered samples; every fault of the file is a finding.
+def check_record_file(lint: RunningLint, storage: Storage, name: str, *, level: str) -> None:
+    """Add the findings about a file of numbered samples to a lint; every fault of the file is a finding.
 
     Args:
         level: ``headers`` checks the index or footer only; ``bytes`` and ``decode`` check every sample too.
-        max_findings: Number of findings to stop at; None finds all.
     """
-    lint = RunningLint(max_findings=max_findings, on_progress=on_progress)
-    check_record_file(lint, storage, name, level=level)
-    return lint.report()
-
-
-def check_record_file(lint: RunningLint, storage: Storage, name: str, *, level: str) -> None:
-    """Add the findings about a file of numbered samples to a lint; see :func:`lint_record_file`."""
     lint.shards = 1
     kind, every_sample = format_of(name), level != "headers"
     try:

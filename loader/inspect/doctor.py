@@ -253,6 +253,7 @@ def _about_packages(installed: Installed) -> Iterator[Advice]:
 
 
 def _about_limits(limits: Limits) -> Iterator[Advice]:
+    # Compare the visible cores with the time of the control group.
     if limits.cores < limits.usable_cores:
         yield Advice(
             severity="warning",
@@ -261,6 +262,7 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
             f"{limits.cgroup_cores:g}: a process per core, the default of commands, is throttled",
             hint=f"pass --num-workers {limits.cores}, and as many loader workers",
         )
+    # A process keeps many shards open.
     if limits.open_files is not None and limits.open_files < _MIN_OPEN_FILES:
         possible = limits.open_files_hard is None or limits.open_files_hard >= _MIN_OPEN_FILES
         yield Advice(
@@ -272,6 +274,7 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
             if possible
             else "raise the hard limit, such as docker run --ulimit nofile=65536",
         )
+    # Other libraries exchange data in shared memory.
     shared = limits.shared_memory
     if shared is not None and shared.free_bytes < _MIN_SHARED_BYTES:
         yield Advice(
@@ -281,6 +284,7 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
             "fail with a bus error if it is full (batches of this library do not use it on Linux)",
             hint="start the container with --shm-size=8g, or remove old files there",
         )
+    # Each worker process needs memory of its own.
     memory = min((size for size in (limits.memory_bytes, limits.cgroup_memory_bytes) if size), default=None)
     if memory is not None and memory < _MIN_MEMORY_BYTES:
         yield Advice(
@@ -303,6 +307,7 @@ def _about_temporary(disk: Disk | None) -> Iterator[Advice]:
 
 def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
     """Examine the cache of remote datasets: it must be on a local disk with space."""
+    # Read the settings, and find the nearest folder that exists.
     try:
         settings = cache_settings()
     except ConfigError as error:
@@ -313,6 +318,7 @@ def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
     folder = settings.folder
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
+    # Check that the folder is writable, local and large enough.
     disk, found = read_disk(folder), list[Advice]()
     if not os.access(folder, os.W_OK | os.X_OK):
         found.append(
@@ -378,6 +384,7 @@ class Installed:
 
 def read_packages(distribution: str = _DISTRIBUTION) -> Installed:
     """Return the versions of a distribution and of the packages that it requires, without importing any."""
+    # List the requirements of the distribution.
     required: dict[str, str | None] = {}
     outdated: dict[str, str] = {}
     extras: dict[str, list[str]] = {}
@@ -385,6 +392,7 @@ def read_packages(distribution: str = _DISTRIBUTION) -> Installed:
         requirements = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:  # run from its source
         requirements = []
+    # Sort the packages by their extras, and compare their versions.
     for line in requirements:
         specifier, _, marker = line.partition(";")
         found = _NAME.match(specifier)

@@ -84,6 +84,7 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
 
     All datasets are examined before the first one is changed, and each one is changed whole or not at all.
     """
+    # Choose the samples of each dataset.
     path = request.ref.path
     opened = _open_prepared(request.ref, split_parts=request.query.split_parts)
     chosen = _with_part(choose_samples(opened, request.query, at=path), request.duplicates)
@@ -91,6 +92,7 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     searches = request.lint or request.duplicates is not None
     if not searches and not any(len(numbers) for numbers in found):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions and keys")
+    # Plan every exclusion, and check that it can be written, before the first one is carried out.
     plans = [
         plan_exclusion(one.opened.folder, numbers, filter_name=request.filter) if len(numbers) else None
         for one, numbers in zip(chosen, found, strict=True)
@@ -98,6 +100,7 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     for one, plan in zip(chosen, plans, strict=True):
         if plan is not None and len(plan.numbers) and not request.dry_run:
             _check_writable(one.opened.folder)
+    # Exclude the samples, dataset by dataset.
     group = uuid4().hex if len(chosen) > 1 and not request.dry_run else ""
     reports: list[ExcludeReport] = []
     for one, plan in zip(chosen, plans, strict=True):

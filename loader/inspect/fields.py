@@ -87,6 +87,7 @@ def describe_part(name: str, data: bytes) -> FieldView:
 
 
 def _describe_bytes(name: str, data: bytes) -> FieldView:
+    # Describe contents that the name tells.
     extension = name.rsplit(".", 1)[-1].lower()
     size = format_bytes(len(data))
     if not data:
@@ -105,6 +106,7 @@ def _describe_bytes(name: str, data: bytes) -> FieldView:
     if kind in ("audio", "video"):
         facts, views = encoded_media_views(extension, data)
         return FieldView(facts=f"{facts}, {size}", type="media", **views)
+    # Describe others by their first bytes: a picture, a text, or bytes.
     try:
         image_facts(data)
     except PictureError:

@@ -107,6 +107,7 @@ def _with_key(dataset: Dataset, key: str, *, at: str) -> Selection:
 
 def open_file_views(request: PreviewRequest) -> SampleViews:
     """View the files of a folder with media metadata."""
+    # Choose the files.
     storage = request.ref.storage()
     known = dict(sorted(MediaMetadataReader(storage)))
     names = list(known)
@@ -120,6 +121,7 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
     chosen = range(len(names)) if key is None else range(names.index(key), names.index(key) + 1)
     selection = Selection([chosen], seed=request.seed)
 
+    # Describe a file when it is viewed.
     def view(place: int) -> SampleView:
         name = names[selection[place]]
         number = selection[place]

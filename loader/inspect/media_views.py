@@ -113,6 +113,7 @@ def _decode_levels(data: bytes | BinaryIO, spans: int) -> Sequence[float]:
 
     from ..format.media.av_container import audio_stream, import_av, open_av
 
+    # Decode the first minute as mono.
     av = import_av()
     with open_av(data) as container:
         audio = audio_stream(container)
@@ -129,6 +130,7 @@ def _decode_levels(data: bytes | BinaryIO, spans: int) -> Sequence[float]:
                 left -= len(block)
             if left <= 0:
                 break
+    # Take the loudest sample of each span.
     samples = np.concatenate(blocks) if blocks else np.zeros(0)
     if not len(samples):
         raise ValueError("no sound can be decoded")
@@ -163,6 +165,7 @@ def media_facts(storage: Storage) -> dict[str, Any] | None:
     Raises:
         FormatError: ``index.sqlite`` is damaged.
     """
+    # Read the metadata of the first files.
     media_filter = read_media_filter(storage)
     if media_filter is None:
         return None
@@ -170,6 +173,7 @@ def media_facts(storage: Storage) -> dict[str, Any] | None:
         entries = iter(reader)
         found = [metadata for _, metadata in islice(entries, _MAX_ENTRIES)]
         complete = next(entries, None) is None
+    # Summarize each kind of media.
     images = [metadata for metadata in found if isinstance(metadata, ImageMetadata)]
     av = [metadata for metadata in found if isinstance(metadata, AVMetadata)]
     videos = [metadata for metadata in av if metadata.video_width is not None]

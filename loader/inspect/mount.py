@@ -391,6 +391,7 @@ def _operations(fuse: Any, tree: MountedTree, on_ready: Callable[[], None] | Non
     """Return the file system's operations, with the names and signatures of FUSE."""
     owner = {"st_uid": os.getuid(), "st_gid": os.getgid()}
 
+    # Programs see errors as codes.
     def with_error_codes(operation: Callable[..., _T]) -> Callable[..., _T]:
         @wraps(operation)
         def checked(*args: Any) -> _T:
@@ -404,6 +405,7 @@ def _operations(fuse: Any, tree: MountedTree, on_ready: Callable[[], None] | Non
 
         return checked
 
+    # The methods have the names that FUSE calls.
     class Operations(fuse.Operations):  # type: ignore[misc]
         use_ns = True
 

@@ -66,10 +66,12 @@ def profile_script(
     Args:
         stats: File for the statistics of all loaders as JSON, which is replaced; None writes no file.
     """
+    # Check all paths before the script runs.
     if not Path(script).is_file():
         raise StorageError("there is no such script", at=script)
     for path in (trace, stats):
         _check_file(path)  # now, not after the script
+    # Run the script, and collect what its loaders wrote.
     with tempfile.TemporaryDirectory(prefix="energon-profile-") as folder:
         environment = os.environ | {PROFILE_VARIABLE: f"{steps}:{folder}"}
         exit_code = _run([sys.executable, script, *arguments], environment)
@@ -83,6 +85,7 @@ def profile_script(
             line, suggestions = found.pop("line"), tuple(found.pop("suggestions"))
             loaders.append(ProfiledLoader(name=name, line=line, suggestions=suggestions, numbers=found))
             events += _events_of(path, number, name)
+    # Write the trace and the statistics.
     _write(trace, {"traceEvents": events, "displayTimeUnit": "ms"})
     if stats is not None:
         _write(stats, {"exit_code": exit_code, "loaders": [asdict(one) for one in loaders]})

@@ -73,6 +73,7 @@ def _show_parts(console: Console, parts: list[dict[str, Any]]) -> None:
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the facts with a line each, as label and text."""
+    # What samples are made of.
     lines = [("samples are", _kind(facts))]
     for label, key in (("from", "field_map"), ("from", "sample_loader"), ("parts", "part_filter")):
         value = facts.get(key)
@@ -82,6 +83,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
             lines.append((label, value if isinstance(value, str) else ", ".join(value)))
     if facts.get("subflavors"):
         lines.append(("subflavors", ", ".join(f"{name}: {value}" for name, value in facts["subflavors"].items())))
+    # What restricts and describes them.
     if any((facts.get("excluded") or {}).values()):
         excluded = facts["excluded"]
         lines.append(
@@ -95,6 +97,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("column", escape_controls(f"{found['name']}: {found['fault'] or found['of'] + unit}")))
     lines += _record_lines(facts)
     lines += _media_lines(facts.get("media_metadata"))
+    # The state of the index.
     if facts.get("prepared"):
         lines.append(("prepared", f"{facts['prepared']['at']} by {facts['prepared']['by']}"))
     lines.append(("index", facts.get("note") or _index_text(facts["index"])))
@@ -305,6 +308,7 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
     from rich.measure import measure_renderables
     from rich.table import Table
 
+    # Fill the table.
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(headings))
     for heading in headings:
         table.add_column(heading.removeprefix(">"), justify="right" if heading[:1] == ">" else "left", overflow="fold")
@@ -318,12 +322,14 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
         )
         widths.append(max(head.maximum, cells.maximum))
         longest.append(max(head.minimum, cells.maximum if column.justify == "right" else cells.minimum))
+    # Narrow the widest columns until the table fits.
     room = console.width - 2 * (len(widths) - 1)
     least = longest if sum(longest) <= room else [1] * len(widths)
     while sum(widths) > room and (wide := [at for at, width in enumerate(widths) if width > least[at]]):
         widths[max(wide, key=widths.__getitem__)] -= 1  # take from the widest column
     for column, width in zip(table.columns, widths, strict=True):
         column.width = width or None
+    # Print it; when piped, without trailing blanks.
     if console.is_terminal:
         console.print(table)
         return

@@ -108,6 +108,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
     from ..samples.building.dataset_code import DatasetCode
     from ..samples.building.sample_builder import SampleBuilder
 
+    # Code that may not run is reported with each sample.
     try:
         builder = SampleBuilder(
             config,
@@ -123,6 +124,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
 
         return refuse
 
+    # Build a sample of the parts that it needs.
     def build(parts: Mapping[str, bytes], key: str) -> Any:
         if config is not None and config.field_map is not None:
             return builder.build(parts, key=key)  # decodes only the parts it needs; its errors name the others
@@ -158,6 +160,7 @@ def view_of_sample(
         build: Builds a sample of parts and key; None shows the parts.
         max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
     """
+    # Describe the sample by its key.
     key = dataset.index.full_key(number)
     excluded = _is_excluded(dataset, number)
     found = SampleView(
@@ -168,6 +171,7 @@ def view_of_sample(
         shard=dataset.index.shard_of(number).name,
         excluded=excluded,
     )
+    # Read its parts, and build it.
     try:
         parts = dataset.read_parts(number, max_json_bytes=max_json_bytes)
     except EnergonError as error:

@@ -305,6 +305,7 @@ def _faults(
     from ..samples.building.dataset_code import DatasetCode
 
     for name, expression in expressions.items():
+        # Check the field alone.
         checked = {name: expression}
         if name == "turns":  # which have the places of media
             checked |= {media: expressions[media] for media in _MEDIA_FIELDS if media in expressions}
@@ -314,6 +315,7 @@ def _faults(
         unread = (frozenset() if trust_code else PICKLE) | (frozenset() if field_map.looks_inside(TORCH) else TORCH)
         if any(part_extension(part) in unread for part in needed):
             continue  # pickles may run code, and importing torch takes longer than all the rest
+        # Report each fault once.
         check = DecodeCheck(config, DatasetCode(EPath(folder.storage.path(FOLDER)), trust_code))
         faults = check.check_values(key, needed) if folder.contents.holds_values else check(key, needed)
         for part, fault in faults:

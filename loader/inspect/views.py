@@ -204,6 +204,7 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
     from ..metadataset.leaf_samples import named_by
     from ..metadataset.plans.plan_leaves import plan_splits
 
+    # Open the leaves of the splits.
     planned = plan_splits(request.ref, split_parts=request.split_parts).checked()
     names = planned.names
     if request.split_parts is None:
@@ -221,6 +222,7 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
         for leaf in leaves:  # splits are drawn in proportion to their numbers of samples
             leaf.weight *= total / (sum(other.share for other in leaves) or 1)
         mixed += [leaf for leaf in leaves if len(leaf.views)]
+    # View the samples of a key, or all in the order of the mix.
     if request.key is not None:
         return _find_in_mix(mixed, request.key, request.ref.path)
     order = MixOrder([len(leaf.views) for leaf in mixed], [leaf.weight for leaf in mixed], seed=request.seed)

@@ -93,12 +93,14 @@ class SampleLint:
     def _of_shard(
         self, checks: _Checks, dataset: Dataset, shard: ShardEntry, samples: Iterable[int]
     ) -> Iterator[Finding]:
+        # Open the shard.
         index, storage = tar_index(dataset), dataset.storage
         try:
             file = storage.open(shard.name, shard.info)
         except EnergonError as error:
             yield Finding(Shards.E109, error.message, shard=shard.name)
             return
+        # Read and check each sample.
         with AscendingFile(file) if storage.checks_versions else file as reader:
             for sample in samples:
                 key, locations = index.key(sample), index.parts(sample)

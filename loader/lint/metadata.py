@@ -38,6 +38,7 @@ def _check_filters(dataset: Dataset) -> Iterator[Finding]:
 
 def check_split(dataset: Dataset) -> Iterator[Finding]:
     """Check the split against the shards of the dataset and on disk."""
+    # Read the split.
     try:
         split = dataset.documents.split
     except ConfigError as error:
@@ -46,6 +47,7 @@ def check_split(dataset: Dataset) -> Iterator[Finding]:
     if split is None:
         yield Finding(DatasetFiles.E002, "split.yaml is missing: run energon prepare --split-ratio 8,1,1")
         return
+    # Check the shards and ranges of each part.
     parts_of: dict[str, list[str]] = {}
     for part, shards in split.split_parts.items():
         if not shards:
@@ -62,6 +64,7 @@ def check_split(dataset: Dataset) -> Iterator[Finding]:
             samples_of_part(dataset, part)
         except ConfigError as error:
             yield Finding(DatasetFiles.E002, f"sample_ranges.{part}: {error.message}")
+    # Check the filters, the exclusions and the other shards.
     for part, name in split.sample_filters.items():
         if not FilterFiles.of_dataset(dataset.storage, name).exist():
             yield Finding(Split.E206, f"part {part!r} of the split has the filter {name!r}, which is missing")

@@ -85,6 +85,7 @@ class JsonlCheck:
     # ---------------------------------------------------------------------------------------------------- the lines
 
     def _check_lines(self, file: ReadableFile, offsets: npt.NDArray[np.uint64] | None) -> None:
+        # Compare the lines with the index, block by block.
         compared = offsets
         samples = 0
         try:
@@ -105,6 +106,7 @@ class JsonlCheck:
         except FormatError as error:
             self._add(JsonlFiles.E403, error.message, error.offset)
             self._lint.complete = False  # the rest of the file was not read
+        # Report what concerns the file as a whole.
         self._lint.samples = samples
         if file.read_at(0, len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
             self._add(JsonlFiles.W406, "this loader ignores it; other tools may fail", 0)

@@ -43,12 +43,14 @@ def _compare(scan: ScannedShard) -> Iterator[Finding]:
     index, shard, scanned = scan.index, scan.entry, scan.headers
     if index is None or shard is None or scan.has_changed_size:
         return
+    # Read the rows of the index.
     try:
         known = index.shard_index(shard)
         yield from _compare_key_table(index, shard, known)
     except (FormatError, IndexError, OverflowError) as error:
         yield Finding(DatasetFiles.E005, f"{error}: {SCAN_AGAIN}".replace("\n", " "), shard=shard.name)
         return
+    # Compare the samples, their parts, and their keys.
     if len(known) != len(scanned):
         message = f"the index has {len(known)} samples, the shard {len(scanned)}: {SCAN_AGAIN}"
         yield Finding(Shards.E105, message, shard=shard.name)

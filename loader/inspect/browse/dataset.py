@@ -423,6 +423,7 @@ def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
     """
     if len(tag) > _MAX_CHARACTERS:
         raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")
+    # Read the tags that samples have.
     codes = np.full(len(folder.index), -1, np.int16)
     names: list[str] = []
     if _COLUMN in folder.documents.column_names():
@@ -431,6 +432,7 @@ def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
         if not names:
             raise ConfigError("column 'tag' has numbers", at=folder.path, hint="remove or rename this column")
         codes = np.where(column.is_known(), column.values, -1).astype(np.int16)
+    # Add the tag, and set it.
     if tag and tag not in names:
         names.append(tag)
     if len(names) > _MAX_TAGS:

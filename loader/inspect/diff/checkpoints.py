@@ -65,6 +65,7 @@ def compare_checkpoint_with_data(
     from ...format.documents.providers import LoadRequest
     from ...training.datasets.open_sources import open_sources
 
+    # Take the split part and the filter of the run from its state.
     state = read_run_states(before, place=place)[0]
     saved = list(_sources(state.dataset))
     if not saved:
@@ -72,6 +73,7 @@ def compare_checkpoint_with_data(
     part = split_part or next((one["split_part"] for one in saved if one.get("split_part")), "train")
     filters = {one.get("filter") for one in saved}
     filter_name = filters.pop() if len(filters) == 1 and not is_metadataset(after) else None  # an argument of the run
+    # Compare the readers of a run that has one, with their shares.
     readers = list(readers_of(state.dataset))
     chain = None
     if len(readers) == 1 and state.kind in ("endless", None) and "weights" in readers[0][1]:
@@ -81,6 +83,7 @@ def compare_checkpoint_with_data(
         theirs = chain.identity()
         found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
         return not found.count
+    # Otherwise compare the datasets alone.
     request = LoadRequest(ref=DatasetRef(str(EPath(after)), trust_code=trust_code), split_part=part, filter=filter_name)
     now = [leaf.source.identity() for leaf in open_sources(request, decoder=None, training=True)]
     found.extend(differences(["read", {}, *saved], ["read", {}, *now]))
@@ -98,6 +101,7 @@ def _training_chain(
     from ...training.datasets.get_datasets import get_train_dataset
     from ...training.datasets.planned_encoder import PlannedEncoder
 
+    # Build the chain of a run with these settings, on any number of ranks.
     together = settings.get("epochs_together")
     options: dict[str, Any] = {} if filter_name is None else {"filter_name": filter_name}
     with warnings.catch_warnings():
@@ -114,6 +118,7 @@ def _training_chain(
             task_encoder=PlannedEncoder(),
             **options,
         )
+    # Go down to the reader.
     while not isinstance(chain, ReadDataset):
         if len(chain.inputs) != 1:
             return None

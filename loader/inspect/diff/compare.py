@@ -80,6 +80,7 @@ def compare_paths(
     """
     kinds = (kind_of_path(before), kind_of_path(after))
     found = DifferenceList(limit=max_differences)
+    # Compare what the paths name, by its kind.
     resumes: bool | None = None
     if kinds == ("checkpoint", "checkpoint"):
         from .checkpoints import compare_checkpoints
@@ -105,6 +106,7 @@ def compare_paths(
             if kinds[1] == "checkpoint"
             else "compare two of one kind, or a checkpoint with a dataset or metadataset",
         )
+    # Report the first differences.
     return DiffReport(
         kinds=kinds,
         before=before,

@@ -116,18 +116,21 @@ def compare_datasets(
     Args:
         documents: Compare the split and ``dataset.yaml``, too.
     """
+    # Compare the lists of shards.
     shards, others = ({shard.name: shard for shard in one.index.shards} for one in (before, after))
     found.add("", "samples", _samples(shards), _samples(others))
     found.add("", "shards", len(shards), len(others))
     common = [name for name in shards if name in others]
     found.add_order("shards", [*shards], [*others])
     found.add_names("", "shards", [*shards], [*others])
+    # Compare the shards that both have.
     for number, name in enumerate(common):
         _compare_shard(before, after, shards[name], others[name], found, contents=contents)
         if on_progress is not None:
             on_progress(number + 1, len(common))
     if not documents:
         return
+    # Compare the documents.
     compare_splits(before.documents.split, after.documents.split, found)
     configs = [
         None if one.documents.config is None else dataclasses.asdict(one.documents.config) for one in (before, after)
@@ -168,10 +171,12 @@ def _compare_shard(
 def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, found: DifferenceList) -> None:
     """Compare the keys and parts of a shard that both datasets have."""
     keys, keys_now = rows.keys(), rows_now.keys()
+    # Compare the keys and their order.
     count = found.count
     found.add(shard, "samples", len(keys), len(keys_now))
     found.add_names(shard, "samples", keys, keys_now)
     found.add_order(shard, keys, keys_now)
+    # Compare the parts of the samples that both have.
     numbers = {key: number for number, key in enumerate(keys_now)}
     changes: dict[tuple[str, ...], list[Difference]] = defaultdict(list)  # kind of change → of each sample
     for number, key in enumerate(keys):
@@ -186,6 +191,7 @@ def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, found: 
                 if parts[name] != parts_now[name]:
                     place = f"{shard}/{key} [{name}]"
                     changes[(name,)].append(Difference(place, "bytes", parts[name], parts_now[name]))
+    # List a few changes of each kind, and summarize many.
     for alike in changes.values():
         found.extend(alike if len(alike) <= _MAX_ALIKE else [_summary(alike)])
     if found.count == count:

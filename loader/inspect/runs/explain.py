@@ -125,6 +125,7 @@ class RunFacts:
 
 def explain_run(run: PlannedRun, steps: int) -> RunFacts:
     """Describe a run by counts of its order; no sample is read."""
+    # Count the samples of each dataset, and compare their shares with the weights.
     used = _used(run, steps)
     stretches = scheduled_stretches(run, steps)
     if stretches:
@@ -136,6 +137,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         _source_facts(run, number, int(used[number]), steps, share_asked=share, stretches=stretches)
         for number, share in enumerate(shares)
     )
+    # Measure the shuffling, and estimate memory by the largest samples.
     shuffling, reads_per_sample = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
     workers = max(1, run.request.num_workers)
@@ -157,6 +159,7 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         notes=() if run.volume_mix is None else tuple(run.volume_mix.notes()),
         stretches=stretches,
     )
+    # Look for what is probably not intended.
     return replace(found, findings=tuple(_findings(run, found)))
 
 
@@ -204,6 +207,7 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
 def _source_facts(
     run: PlannedRun, number: int, used: int, steps: int, *, share_asked: float, stretches: Sequence[StretchFacts]
 ) -> SourceFacts:
+    # Find the step at which the dataset is used up.
     source = run.sources[number]
     samples = run.batch_size * run.request.world_size
     share = used / max(1, steps * samples)
@@ -212,6 +216,7 @@ def _source_facts(
     if exhausted is not None and stretches:
         exhausted = step_of_count(stretches, number, source.samples)
     request = source.request
+    # Describe the dataset.
     return SourceFacts(
         path=request.path,
         place=getattr(source, "place", ""),
@@ -241,6 +246,7 @@ def _amounts(source: Source, used: int) -> dict[str, float]:
 
 
 def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
+    # Faults of the mix and of the workers.
     for message in run.repeated_leaves:
         yield Finding(kind="repeated leaf", message=message, hint="remove one, or give them separate subsets")
     hosted = run.lanes // run.request.world_size
@@ -250,6 +256,7 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
             message=f"each rank has {run.request.num_workers:,} workers for {hosted:,} lanes: some make no batch",
             hint="use fewer workers, or begin the run with more lanes: WorkerConfig(lanes=…)",
         )
+    # Faults of each dataset.
     for one in facts.sources:
         named = partial(Finding, kind="never reached")
         if not one.used:
@@ -278,6 +285,7 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
                 "them before another rank had all",
                 hint="use fewer ranks and workers, or accept it for a small dataset",
             )
+    # Poor shuffling.
     found = []
     if facts.mixing < _POOR_SHUFFLE:
         found.append(f"neighbours are close in the stored order: mixing {facts.mixing:.2f}, where 1 is random")
@@ -319,6 +327,7 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
     """Return the stretches of the first steps of a run; none if its weights do not change."""
     if run.plan.schedule is None:
         return ()
+    # Find the stretches that begin within the run.
     schedule = run.plan.schedule.in_samples
     step_samples = run.batch_size * run.request.world_size
     end = steps * step_samples
@@ -330,6 +339,7 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
         counts = run.order.count(np.vstack([np.minimum(by_lane.T, ends), ends]))
     else:
         counts = _count_dealt(run, [*starts, end])
+    # Compare the shares in each stretch.
     asked = schedule.weights if run.volume_mix is None else run.volume_mix.volumes_of_stretches
     found = []
     for row, (start, stop) in enumerate(pairwise([*starts, end])):

@@ -62,6 +62,7 @@ def migrate_files(
     Args:
         folder: The folder to write to; created if missing.
     """
+    # Convert the states of all ranks together.
     leaves: list[str] = []
     warnings: list[str] = []
 
@@ -82,6 +83,7 @@ def migrate_files(
         identity = chain.identity()
         return [replace(state, dataset=identity, mix_changes=mix.changes) for state in states]
 
+    # Write them.
     written = rewrite_files(files, convert, folder, protected=() if overwrite else None)
     return MigratedRun(leaves=tuple(leaves), written=written, warnings=tuple(warnings))
 

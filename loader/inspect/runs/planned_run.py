@@ -73,6 +73,7 @@ def request_of(
             "expected a run with one reader, found 0",
             hint="chains of users that read in several places are traced by the debug log: worker_debug_path",
         )
+    # Find the dataset.
     sources = [source for read in readers for source in read[2:] if isinstance(source, Mapping)]
     stages = dict(stages_of(state.dataset))
     names = {str(source.get("path")) for source in sources}
@@ -81,6 +82,7 @@ def request_of(
             f"the run mixes {len(sources)} datasets, and its state does not name the metadataset",
             hint="pass it as --dataset",
         )
+    # Take the arguments from the settings of the stages.
     settings = {name: _common([read[1].get(name) for read in readers]) for name in readers[0][1]}
     together, slices = settings.get("epochs_together"), settings.get("slice_lengths")
     filters = {source.get("filter") for source in sources}
@@ -159,11 +161,13 @@ class PlannedRun:
             seed_offset=request.seed_offset,
             lanes=request.lanes,
         )
+        # Build the stages of the run.
         encoder = PlannedEncoder()
         chain, self.repeated_leaves = _build_chain(request, config, encoder)
         datasets = encoder.datasets
         tree = None if datasets is None else datasets.volume_tree
         self.volume_mix = None if datasets is None or tree is None else VolumeMix(datasets, tree)
+        # Build a reader with the expected shares, if weights are shares of volumes.
         self._flat: ReadDataset | None = None
         if self.volume_mix is not None:
             flat = encoder.flat_chain(
@@ -174,6 +178,7 @@ class PlannedRun:
                 shuffle_buffer_size=request.shuffle_buffer_size,
             )
             [(_, (self._flat, _))] = readers_in(cut_rank_stages(flat)[0], 0)
+        # Determine the lanes and the steps.
         self.chain = cut_rank_stages(chain)[0]
         has_buffers = chain.waits or request.packing_buffer_size is not None
         self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=has_buffers)

@@ -80,12 +80,14 @@ def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:
     Returns:
         The shares of shards and the mixing, as ``RunFacts`` has them, and the reads of a sample.
     """
+    # Choose the lanes and their first micro-batches.
     size = run.batch_size
     count = max(2, min(_PROBED_BATCHES, _MAX_PROBED_SAMPLES // size))
     probed = min(run.lanes, _PROBED_LANES)
     lanes = sorted({lane * run.lanes // probed for lane in range(probed)})
     stop = max(2, count // len(lanes)) * size
     sizes = np.array([source.samples for source in run.sources])
+    # Count equal shards, reads of neighbours and distances in the stored order.
     shares: list[float] = []
     distance, neighbours, reads = 0.0, 0, 0
     for lane in lanes:

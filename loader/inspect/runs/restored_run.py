@@ -193,11 +193,13 @@ def open_run(
         path: A file or folder with the states of a run, or the ``trace_dir`` of its loaders.
         dataset: The dataset or metadataset; None: the only dataset of the run.
     """
+    # Read the states, or the states in the log.
     log = tuple(map(TraceFile.open, list_traces(path))) if is_trace_folder(path) else ()
     states = [RunState.from_plain(log[0].run, allow_edited=True)] if log else read_run_states(path)
     state = states[0]
     if state.kind not in ("endless", None):
         raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
+    # Plan the run, and compare it with the state.
     request = request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
     run = PlannedRun(request)
     if run.is_volume and not log and task_encoder is None and order_of_blends(state.dataset) != "columns":
@@ -206,6 +208,7 @@ def open_run(
     if task_encoder is None and not run.is_volume:  # whether hooks make several samples is not known
         run.reader.plan = replace(run.plan, deal=state.deal or None)
     _check(state, run, whole=task_encoder is not None)
+    # Continue with the mix and the lanes of the run.
     run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
     run.lanes, run.seed, run.steps = state.lanes, state.seed, state.run_steps
     return RestoredRun(

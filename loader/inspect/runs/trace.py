@@ -145,6 +145,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
         key: ``<shard>/<key>``, or the bare key.
     """
     planned = run.run if isinstance(run, RestoredRun) else run
+    # Find the sample in the datasets.
     indexes = {number: source.find(key) for number, source in enumerate(planned.sources)}
     wanted = {number: np.array(some, np.int64) for number, some in indexes.items() if some}
     if not wanted:
@@ -156,6 +157,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
             at=planned.request.path,
             hint="keys are written as energon preview shows them",
         )
+    # Look it up in rebuilt or logged micro-batches.
     stop = planned.steps.batches(steps - 1).stop
     if planned.is_volume and not (isinstance(run, RestoredRun) and run.log):
         yield from _volume_uses(RestoredRun.of(planned), wanted, stop)
@@ -166,6 +168,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
             return
         for lane in run.lane_states:
             run.check_gaps(lane)
+    # Otherwise locate all samples of each lane.
     size = planned.batch_size
     for lane in range(planned.lanes):
         seen = 0

@@ -37,6 +37,7 @@ class VolumeMix:
     """
 
     def __init__(self, datasets: LoadedDatasets, tree: UnitBlend) -> None:
+        # Find the mean size of samples of each dataset; the mean of the others where it is not known.
         self._datasets = datasets
         self.units = tuple(dict.fromkeys(unit for unit in tree.units() if unit != "samples"))
         means = {unit: [self._mean(leaf, unit) for leaf in range(len(datasets.leaves))] for unit in self.units}
@@ -52,12 +53,14 @@ class VolumeMix:
             usual = float(np.mean(known)) if known else 1.0
             means[unit] = [usual if mean is None else mean for mean in found]
 
+        # Convert shares of volumes to shares of samples.
         def shares_of(blends: UnitBlend) -> tuple[float, ...]:
             found = sample_shares(blends, lambda leaf, unit: means[unit][leaf] or 1.0)
             return tuple(found[leaf] for leaf in range(len(datasets.leaves)))
 
         plans = [leaf.plan for leaf in datasets.leaves]
         self.volume_shares = tuple(plan.weight or 0.0 for plan in plans)
+        # Do so for each stretch, if weights change.
         schedules = [plan.schedule for plan in plans if plan.schedule is not None]
         self.schedule: tuple[ScheduleUnit, tuple[int, ...]] | None = None
         if schedules:

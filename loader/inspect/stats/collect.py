@@ -163,6 +163,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     Raises:
         TrustError: The tokenizer is code that may not run.
     """
+    # Choose the samples.
     path = request.ref.path
     folder = dataset_at(request.ref)
     if request.write and isinstance(folder, SingleFile):
@@ -177,6 +178,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     chosen = _random_samples(every, request.sample)
     if request.write and len(chosen) < len(folder.index):
         raise ConfigError("a column needs a value of every sample", at=path, hint="omit --limit and the conditions")
+    # Describe the tasks, each with samples of one shard.
     report = StatsReport(path=path, population=len(every), part_sets=folder.index.part_sets())
     kept: dict[str, tuple[list[int], list[Value]]] = {}
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
@@ -193,6 +195,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     )
     tasks = list(task.of_shards(folder))
     starts = np.cumsum([0, *(len(task.samples) for task in tasks)])
+    # Read the samples, and add their values.
     for number, result in run_in_workers(scan_samples, tasks, workers=request.workers):
         report.add(result)
         if hashes is not None:
@@ -203,6 +206,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
             all_values += values
         if on_progress is not None:
             on_progress(report.samples, len(chosen))
+    # Compare samples of one hash, and write columns.
     if hashes is not None:
         report.duplicate_numbers = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
         report.duplicates = [[folder.index.full_key(one) for one in group] for group in report.duplicate_numbers]
@@ -247,10 +251,12 @@ def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
 
 def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Value]]], report: StatsReport) -> None:
     """Write a column."""
+    # Find the value that is meant.
     existing = [one for one in _meant(folder, name, report.path) if kept.get(str(one), ((), ()))[0]]
     value = only_value(name, existing, at=report.path, known=sorted({*report.numbers, *report.texts}))
     samples, values = np.array(kept[str(value)][0]), kept[str(value)][1]
     column = _free_name(folder, name, value)
+    # Encode texts as categories, and numbers as the smallest type that holds them.
     options: dict[str, Any] = {"description": str(value), "made_by": f"{BY_STATS} {__version__}"}
     texts = [value for value in values if isinstance(value, str)]
     if texts:

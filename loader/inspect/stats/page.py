@@ -105,10 +105,12 @@ def _pictures(ref: DatasetRef) -> Iterator[str]:
     """Yield pictures of evenly spaced samples."""
     from PIL import Image
 
+    # Find the pictures.
     folder = dataset_at(ref)
     parts = [name for name in folder.index.part_names if kind_of_name(name) == "image"]
     if not parts:
         return
+    # Shrink and encode some of them.
     for sample in np.unique(np.linspace(0, len(folder.index) - 1, _PICTURES).astype(int)).tolist():
         key = folder.index.full_key(sample)
         try:

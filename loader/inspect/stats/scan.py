@@ -209,6 +209,7 @@ class ScanResult:
 
 def scan_samples(task: ScanTask) -> ScanResult:
     """Read the values of some samples."""
+    # Open the shard.
     folder = _open_folder(task.ref)
     tokenizer = None if task.tokenizer is None else _open_tokenizer(task.tokenizer, task.ref.trust_code)
     result = ScanResult(samples=len(task.samples))
@@ -217,6 +218,7 @@ def scan_samples(task: ScanTask) -> ScanResult:
     kept: dict[str, tuple[list[int], list[Value]]] = {str(name): ([], []) for name in task.kept}
     hashes: list[int] = []
     reader = _Reader(folder, task, tokenizer)
+    # Read the values of each sample.
     try:
         for sample in task.samples.tolist():
             shown, named = reader.values(sample, result)
@@ -233,6 +235,7 @@ def scan_samples(task: ScanTask) -> ScanResult:
                 hashes.append(reader.hash(sample))
     finally:
         reader.close()
+    # Count NaN and infinities as texts.
     for name, some in numbers.items():
         found = as_array(some)
         others = np.flatnonzero(~np.isfinite(found)).tolist()

@@ -78,6 +78,7 @@ def part_values(
         LargePartError: It would be parsed, and is larger than the limit.
         ValueError: The part is not what its name says.
     """
+    # Read texts and documents whole, if they are not too large.
     name, kind = part.name, _kind_of(part.name)
     if kind in ("text", "tree", "label"):
         if part.size_bytes > _LONGEST_TEXT and not is_limited(name):
@@ -89,6 +90,7 @@ def part_values(
         return content_values(name, data, request)
     if kind not in ("image", "audio", "video"):
         return [], []
+    # Read only the header of media.
     shown = size_name(name).removesuffix(".bytes")
     region = FileRegion(file, part.offset, part.size_bytes)
     try:

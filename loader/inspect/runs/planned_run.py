@@ -27,7 +27,7 @@ from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
 from ...training.datasets.planned_encoder import PlannedEncoder
 from ...training.states import RunState, RunSteps
-from ..diff.checkpoints import readers_of
+from ..diff.compare import readers_of
 from .volume_mix import VolumeMix, blends_in, first_blend, readers_in
 
 

@@ -360,7 +360,6 @@ def _mpeg_audio(head: bytes) -> Kind | None:
 
 
 def _document(head: bytes, *, is_whole: bool) -> Kind | None:
-    """Return the kind of a text, JSON or MessagePack document."""
     text = _text_of(head, is_whole=is_whole)
     if text is None:
         return _MSGPACK if is_whole and _is_msgpack(head) else None

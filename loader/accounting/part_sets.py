@@ -185,7 +185,6 @@ class PartSetCounter:
         return _table(sets, self._samples)
 
     def _count(self) -> None:
-        """Count the shards that were added since the last call."""
         if not self._ends:
             return
         # Join the shards.

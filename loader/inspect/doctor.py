@@ -9,6 +9,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -213,6 +214,9 @@ class Checkup:
     advice: tuple[Advice, ...]
 
 
+_warning = partial(Advice, severity="warning")
+
+
 def examine_machine(limits: Limits | None = None, installed: Installed | None = None) -> Checkup:
     """Examine this machine and installation.
 
@@ -255,8 +259,7 @@ def _about_packages(installed: Installed) -> Iterator[Advice]:
 def _about_limits(limits: Limits) -> Iterator[Advice]:
     # Compare the visible cores with the time of the control group.
     if limits.cores < limits.usable_cores:
-        yield Advice(
-            severity="warning",
+        yield _warning(
             subject="cores",
             message=f"{limits.usable_cores} cores are visible, and the control group gives time of "
             f"{limits.cgroup_cores:g}: a process per core, the default of commands, is throttled",
@@ -265,8 +268,7 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
     # A process keeps many shards open.
     if limits.open_files is not None and limits.open_files < _MIN_OPEN_FILES:
         possible = limits.open_files_hard is None or limits.open_files_hard >= _MIN_OPEN_FILES
-        yield Advice(
-            severity="warning",
+        yield _warning(
             subject="open files",
             message=f"a process may open {limits.open_files:,} files: shards of large mixes are closed and opened "
             "again, and workers with many batches ahead fail",
@@ -277,8 +279,7 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
     # Other libraries exchange data in shared memory.
     shared = limits.shared_memory
     if shared is not None and shared.free_bytes < _MIN_SHARED_BYTES:
-        yield Advice(
-            severity="warning",
+        yield _warning(
             subject="shared memory",
             message=f"{shared.path} has {format_bytes(shared.free_bytes)} free: NCCL and torch's own DataLoader "
             "fail with a bus error if it is full (batches of this library do not use it on Linux)",
@@ -287,8 +288,7 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
     # Each worker process needs memory of its own.
     memory = min((size for size in (limits.memory_bytes, limits.cgroup_memory_bytes) if size), default=None)
     if memory is not None and memory < _MIN_MEMORY_BYTES:
-        yield Advice(
-            severity="warning",
+        yield _warning(
             subject="memory",
             message=f"{format_bytes(memory)} of memory: each worker process that imports torch takes about 0.3 GB",
             hint="use fewer workers, or worker_type='thread'",
@@ -297,8 +297,7 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
 
 def _about_temporary(disk: Disk | None) -> Iterator[Advice]:
     if disk is not None and disk.free_bytes < _MIN_TEMPORARY_BYTES:
-        yield Advice(
-            severity="warning",
+        yield _warning(
             subject="temporary files",
             message=f"{disk.path} has {format_bytes(disk.free_bytes)} free: prepare of large datasets sorts there",
             hint="free space, or set TMPDIR to a folder on another disk",
@@ -343,8 +342,7 @@ def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
     wanted = min(_MIN_CACHE_BYTES, disk.total_bytes // 10) if disk is not None else 0
     if disk is not None and disk.free_bytes < wanted:
         found.append(
-            Advice(
-                severity="warning",
+            _warning(
                 subject="cache",
                 message=f"the disk of {settings.folder} has {format_bytes(disk.free_bytes)} free: the cache keeps "
                 f"{format_bytes(wanted)} free, and so stores little",

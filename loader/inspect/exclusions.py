@@ -93,19 +93,16 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     if not searches and not any(len(numbers) for numbers in found):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions and keys")
     # Plan every exclusion, and check that it can be written, before the first one is carried out.
-    plans = [
-        plan_exclusion(one.opened.folder, numbers, filter_name=request.filter) if len(numbers) else None
-        for one, numbers in zip(chosen, found, strict=True)
-    ]
+    plans = [_plan(one.opened.folder, numbers, request.filter) for one, numbers in zip(chosen, found, strict=True)]
     for one, plan in zip(chosen, plans, strict=True):
-        if plan is not None and len(plan.numbers) and not request.dry_run:
+        if len(plan.numbers) and not request.dry_run:
             _check_writable(one.opened.folder)
     # Exclude the samples, dataset by dataset.
     group = uuid4().hex if len(chosen) > 1 and not request.dry_run else ""
     reports: list[ExcludeReport] = []
-    for one, plan in zip(chosen, plans, strict=True):
-        shards = _whole_shards(one, request) if plan is not None else []
-        if plan is not None and not request.dry_run:
+    for one, numbers, plan in zip(chosen, found, plans, strict=True):
+        shards = _whole_shards(one, request) if len(numbers) else []
+        if not request.dry_run:
             try:
                 exclude_samples(one.opened.folder, plan, reason=request.reason, shards=shards, group=group)
             except StorageError as error:
@@ -114,17 +111,15 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     return reports
 
 
-def _report(
-    one: ChosenSamples, plan: ExclusionPlan | None, shards: Sequence[str], request: ExcludeRequest
-) -> ExcludeReport:
+def _plan(folder: Dataset, numbers: IntArray, filter_name: str | None) -> ExclusionPlan:
+    if len(numbers):
+        return plan_exclusion(folder, numbers, filter_name=filter_name)
+    remaining = len(included_samples(folder, filter_name))
+    return ExclusionPlan(numbers=numbers, already=0, remaining=remaining, filter=filter_name)
+
+
+def _report(one: ChosenSamples, plan: ExclusionPlan, shards: Sequence[str], request: ExcludeRequest) -> ExcludeReport:
     folder = one.opened.folder
-    if plan is None:
-        plan = ExclusionPlan(
-            numbers=np.empty(0, np.int64),
-            already=0,
-            remaining=len(included_samples(folder, request.filter)),
-            filter=request.filter,
-        )
     examples = [*shards, *(folder.index.full_key(number) for number in plan.numbers[:_MAX_SHOWN].tolist())]
     return ExcludeReport(
         path=one.opened.dataset.path,
@@ -173,7 +168,6 @@ def _with_progress(error: StorageError, reports: Sequence[ExcludeReport]) -> Sto
 
 
 def _whole_shards(one: ChosenSamples, request: ExcludeRequest) -> list[str]:
-    """Return the shards that are excluded by their names."""
     if request.lint or request.duplicates is not None or replace(request.query, keys=None, origins={}) != SampleQuery():
         return []
     names = {shard.name for shard in one.opened.folder.index.shards}
@@ -181,7 +175,6 @@ def _whole_shards(one: ChosenSamples, request: ExcludeRequest) -> list[str]:
 
 
 def _broken(one: OpenDataset, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
-    """Return the samples that a lint finds broken or incomplete."""
     found: list[int] = []
     for config in one.dataset.dataset_configs:
         lint = LintRequest(ref=replace(one.dataset.ref, dataset_config=config), workers=request.workers)
@@ -221,7 +214,6 @@ def _open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) ->
 
 
 def _check_writable(folder: Dataset) -> None:
-    """Check that files about exclusions can be written."""
     storage, place = folder.storage, "" if isinstance(folder, SingleFile) else FOLDER
     is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
     if is_web_server or not storage.is_writable(place):
@@ -265,14 +257,11 @@ def undo_last_exclusion(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
     """
     opened = _open_prepared(ref)
     folders = {(one.folder.path, one.dataset.ref.folder): one for one in opened}  # of several split files, one journal
-    last = [(one, _last_of(one)) for one in folders.values()]
-    at = max((entry.at for _, entry in last if entry is not None), default=None)
-    latest = next(((one, entry) for one, entry in last if entry is not None and entry.at == at), None)
-    if latest is None:
+    last = [(one, entry) for one in folders.values() if (entry := _last_of(one)) is not None]
+    if not last:
         return []
-    chosen = [latest[0]]
-    if latest[1].group:
-        chosen = [one for one, entry in last if entry is not None and entry.group == latest[1].group]
+    latest, its_entry = max(last, key=lambda pair: pair[1].at)
+    chosen = [one for one, entry in last if entry.group == its_entry.group] if its_entry.group else [latest]
     for one in chosen:
         _check_writable(one.folder)
     undone: list[tuple[str, Exclusion]] = []

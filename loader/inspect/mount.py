@@ -25,6 +25,7 @@ from ..format.index.layout import ShardEntry
 from ..format.prepare.plan import ProgressCallback
 from ..metadataset.plans.plan_leaves import plan_splits
 from ..metadataset.plans.plan_node import PlanNode
+from .browse.dataset import clip
 
 _log = get_logger(__name__)
 _NAMES_KEPT_S = 3600  # by the kernel: a mounted dataset does not change
@@ -145,9 +146,7 @@ class DatasetFiles:
         return any(sample in some for some in self._ranges) and not is_excluded(self._folder, sample)
 
     def _of_shard(self, shard: ShardEntry) -> list[range]:
-        start, stop = shard.first_sample, shard.first_sample + shard.samples
-        parts = (range(max(start, some.start), min(stop, some.stop)) for some in self._ranges)
-        return [some for some in parts if len(some)]
+        return clip(self._ranges, self._folder.index.samples_of(shard))
 
     def _sample_names(self, shard: ShardEntry | None) -> Iterator[str]:
         for some in self._ranges if shard is None else self._of_shard(shard):
@@ -239,8 +238,8 @@ class MountedTree:
         tree, rest = self._find(path)
         if tree is None:
             return None
-        if not rest:  # its parent lists it: no reason to open it
-            return tree.entry(rest) if isinstance(tree, DatasetFiles) else Entry(is_folder=True)
+        if isinstance(tree, dict) or (isinstance(tree, LoadRequest) and not rest):
+            return Entry(is_folder=True)  # its parent lists a dataset: no reason to open it
         files = self._open(tree)
         if isinstance(files, DatasetFiles):
             return files.entry(rest)

@@ -44,8 +44,7 @@ def _show_dataset(console: Console, facts: dict[str, Any], path: Text | None) ->
     console.print(
         f"{plural(facts['samples'], 'sample')} in {plural(facts['shards'], 'shard')}, {format_bytes(facts['bytes'])}"
     )
-    for label, value in _lines(facts):
-        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)))
+    _print_lines(console, _lines(facts))
     if facts["splits"]:
         console.print()
         rows = [
@@ -72,7 +71,6 @@ def _show_parts(console: Console, parts: list[dict[str, Any]]) -> None:
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the facts with a line each, as label and text."""
     # What samples are made of.
     lines = [("samples are", _kind(facts))]
     for label, key in (("from", "field_map"), ("from", "sample_loader"), ("parts", "part_filter")):
@@ -114,7 +112,6 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _record_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the lines that only token files and Parquet files have."""
     lines = []
     if "tokens" in facts:
         tokens = facts["tokens"]
@@ -150,7 +147,6 @@ def _index_text(index: dict[str, Any]) -> str:
 
 
 def _media_lines(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """Return a line for each kind of media, as label and text."""
     if facts is None:
         return []
     lines = []
@@ -192,7 +188,11 @@ def _show_media_folder(console: Console, facts: dict[str, Any]) -> None:
     console.print(Text(escape_controls(facts["path"]), style="bold"))
     more = "" if media["complete"] else "more than "
     console.print(f"a folder of files, with media metadata of {more}{media['entries']:,}")
-    for label, value in _media_lines(media):
+    _print_lines(console, _media_lines(media))
+
+
+def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
+    for label, value in lines:
         console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)))
 
 
@@ -214,7 +214,6 @@ def show_metadataset(console: Console, facts: dict[str, Any]) -> None:
 
 
 def _split_text(split: dict[str, Any]) -> str:
-    """Format the size of a split and how it is mixed."""
     samples = "an unknown number of samples" if split["samples"] is None else plural(split["samples"], "sample")
     if split["leaves"] == 1:
         return samples

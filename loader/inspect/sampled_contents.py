@@ -215,9 +215,11 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
     proposals = propose_field_map(choice.spec, found.seen)
     missing = found.missing(part_names_of_fields(field_map))
-    faulty = {name: "" for name, each in missing.items() if each.samples == found.samples}
-    for name in faulty:
-        faulty[name] = _missing_parts(field_map, name, found, proposals)
+    faulty = {
+        name: _missing_parts(field_map, name, found, proposals)
+        for name, each in missing.items()
+        if each.samples == found.samples
+    }
     values = set(found.json_values)
     for number, (key, parts) in enumerate([(found.key, found.parts), *found.examples]):
         testable = {

@@ -1,4 +1,4 @@
-"""View the samples that a path names; those of a metadataset each with the dataset that they are from."""
+"""View the samples that a path names; each sample of a metadataset names its dataset."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOT_JOINED = "shown one after another"
 
 
 class _Samples:
-    """A split part of a dataset, or a file of samples; with a filter, its numbers are those of the filter's rows."""
+    """A split part of a dataset, or a file of samples; with a filter, samples are numbered by its rows."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = dataset_at(leaf.ref)
@@ -131,8 +131,6 @@ class _Rows:
 
 
 class _Member:
-    """One dataset of a join."""
-
     def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
         self.name = member.name
         self.folder = dataset_at(member.ref)
@@ -199,7 +197,7 @@ def open_views(request: PreviewRequest) -> SampleViews:
 
 
 def _open_mix(request: PreviewRequest) -> SampleViews:
-    """View the samples of a metadataset; without split parts, those of the split train, or of the first one."""
+    """View the samples of a metadataset; without split parts, of the split train, or of the first split."""
     # Imported late: only metadatasets need the planner.
     from ..metadataset.leaf_samples import named_by
     from ..metadataset.plans.plan_leaves import plan_splits

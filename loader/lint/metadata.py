@@ -28,7 +28,6 @@ from .rule import DATASETS, SHARDS, Finding, LintRule, LintRules, ScannedShard
 
 
 def _check_filters(dataset: Dataset) -> Iterator[Finding]:
-    """Check every filter of the dataset, row by row."""
     for name in filter_names(dataset.storage):
         try:
             open_filter(dataset, name).check()
@@ -75,15 +74,11 @@ def check_split(dataset: Dataset) -> Iterator[Finding]:
 def _do_parts_overlap(dataset: Dataset, split: SplitConfig, one: str, other: str) -> bool:
     ranges, filters = split.sample_ranges, split.sample_filters
     if one in filters and other in filters:
-        return _do_filters_overlap(dataset, filters[one], filters[other])
+        try:
+            return len(open_filter(dataset, filters[one]).intersect(open_filter(dataset, filters[other]))) > 0
+        except EnergonError:
+            return False  # reported with the filter
     return do_overlap([ranges[one]] if one in ranges else [], [ranges[other]] if other in ranges else [])
-
-
-def _do_filters_overlap(dataset: Dataset, one: str, other: str) -> bool:
-    try:
-        return len(open_filter(dataset, one).intersect(open_filter(dataset, other))) > 0
-    except EnergonError:
-        return False  # reported with the filter
 
 
 def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
@@ -186,7 +181,6 @@ def faults_of_file(rule: LintRule, error: ConfigError) -> Iterator[Finding]:
 
 
 def _check_config(dataset: Dataset) -> Iterator[Finding]:
-    """Check that ``dataset.yaml`` exists and is valid."""
     try:
         if dataset.documents.config is None:
             message = (
@@ -199,7 +193,6 @@ def _check_config(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _check_left_files(dataset: Dataset) -> Iterator[Finding]:
-    """Check that no interrupted run has left files in the folder."""
     sentence = left_sentence(dataset.storage)
     if sentence:
         yield Finding(DatasetFiles.W010, f"{sentence}: run energon prepare again, which removes them")

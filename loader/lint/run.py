@@ -220,7 +220,6 @@ class _DatasetLint(RunningLint):
 
 
 def _check_rules(lint: RunningLint, dataset: Dataset) -> None:
-    """Run the checks of a dataset as a whole."""
     for rules in RULES_OF_DATASETS:
         lint.add(*rules.check_dataset(dataset))
 
@@ -249,7 +248,7 @@ def _readable_split(dataset: Dataset) -> SplitConfig | None:
 
 
 def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
-    """Return the shards to check: all that are not excluded, or only those of some split parts.
+    """Return the shards to check: all that are not excluded, or the ones of some split parts.
 
     Without a readable split, split parts have no shards.
     """
@@ -336,7 +335,6 @@ class OnDataset:
 
 
 def _excluded_keys(dataset: Dataset, shard: str) -> frozenset[str]:
-    """Return the keys of a shard that the split excludes."""
     try:
         return dataset.documents.excluded_keys.get(shard, frozenset())
     except ConfigError:
@@ -452,7 +450,6 @@ def check_record_shard(
 
 
 def _changes(dataset: Dataset, shard: ShardEntry) -> Iterator[Finding]:
-    """Yield what has changed in a file since it was indexed."""
     try:
         now = dataset.storage.stat(shard.name)
         if now.size_bytes != shard.size_bytes:

@@ -135,7 +135,6 @@ def _check_members(scan: ScannedShard) -> Iterator[Finding]:
 
 
 def _check_end(scan: ScannedShard) -> Iterator[Finding]:
-    """Report bytes after the end of the archive."""
     with scan.storage.open(scan.name, scan.info) as file:
         for offset in range(int(scan.headers.sample_offsets[-1]), file.size_bytes, _CHUNK):
             data = file.read_at(offset, _CHUNK)

@@ -1,4 +1,4 @@
-"""Open the datasets that paths name, those of a metadataset with their weights; link to the pages of their samples."""
+"""Open the datasets of paths, with their weights in a metadataset, and link to the pages of samples."""
 
 from __future__ import annotations
 

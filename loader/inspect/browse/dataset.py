@@ -33,7 +33,7 @@ from ...storage import LocalStorage
 from ...version import __version__
 
 if TYPE_CHECKING:
-    from ..runs import PlannedRun, RunRequest
+    from ..runs import PlannedRun, RunRequest, TracedSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -92,36 +92,23 @@ class TrainingOrder:
         return _MAX_STEPS * ranks * (self.request.batch_size or 1)
 
 
-class TrainingRow(NamedTuple):
-    """A sample of a run: step, rank, place in the micro-batch, path of its dataset, full key, and number there."""
-
-    step: int
-    rank: int
-    position: int
-    dataset: str
-    key: str
-    number: int
-
-
-def training_rows(order: TrainingOrder, start: int, stop: int) -> list[TrainingRow]:
+def training_rows(order: TrainingOrder, start: int, stop: int) -> list[TracedSample]:
     """Return the samples at the places from ``start`` to ``stop`` of an order."""
     size, world = order.request.batch_size or 0, order.request.world_size
     if size < 1 or world < 1:
         raise ConfigError(f"expected at least 1 sample and 1 rank, found {size} and {world}", hint="raise the numbers")
     if order.rank is not None and not 0 <= order.rank < world:
         raise ConfigError(f"expected a rank in [0, {world}), found {order.rank}", hint="raise the number of ranks")
+    from ..runs import traced_batch
+
     run = _open_run(order.request)
-    rows: list[TrainingRow] = []
+    rows: list[TracedSample] = []
     stop = min(stop, len(order))
     for batch in range(start // size, -(-stop // size)):
         step, rank = divmod(batch, world) if order.rank is None else (batch, order.rank)
-        step += order.step
-        source, _epoch, index = run.batch(step * world + rank)
-        for position, (one, number) in enumerate(zip(source.tolist(), index.tolist(), strict=True)):
+        for position, sample in enumerate(traced_batch(run, (step + order.step) * world + rank)):
             if start <= batch * size + position < stop:
-                found = run.sources[one]
-                key = found.folder.full_key(number)
-                rows.append(TrainingRow(step, rank, position, found.request.path, key, number))
+                rows.append(sample)
     return rows
 
 
@@ -155,6 +142,16 @@ class DatasetAddress(NamedTuple):
 
     ref: DatasetRef
     version: str
+
+
+def clip(ranges: Sequence[range], within: range) -> list[range]:
+    """Return the parts of ascending ranges that are within another one.
+
+    >>> clip([range(3), range(5, 9), range(9, 12)], range(2, 7))
+    [range(2, 3), range(5, 7)]
+    """
+    cut = (range(max(within.start, one.start), min(within.stop, one.stop)) for one in ranges)
+    return [one for one in cut if len(one)]
 
 
 class BrowsedDataset:
@@ -226,9 +223,7 @@ class BrowsedDataset:
             entry = self.shards.get(shard)
             if entry is None:
                 raise ConfigError(f"there is no shard {shard!r}", at=self.folder.path, hint="check its name")
-            start, stop = entry.first_sample, entry.first_sample + entry.samples
-            cut = (range(max(start, one.start), min(stop, one.stop)) for one in some)
-            return [one for one in cut if len(one)]
+            return clip(some, self.folder.index.samples_of(entry))
 
     def chosen(self, where: str, *, split_part: str | None = None, shard: str | None = None) -> IntArray:
         """Return the numbers of the samples for which a condition on columns is true, ascending."""
@@ -352,7 +347,7 @@ def _stat(path: str) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-_PICTURES = {
+_MEDIA_TYPES = {
     "jpg": "image/jpeg",
     "jpeg": "image/jpeg",
     "png": "image/png",
@@ -360,8 +355,6 @@ _PICTURES = {
     "webp": "image/webp",
     "bmp": "image/bmp",
     "avif": "image/avif",
-}
-_MEDIA = {
     "mp3": "audio/mpeg",
     "wav": "audio/wav",
     "flac": "audio/flac",
@@ -397,10 +390,8 @@ def media_type(part: str) -> str:
     ('image/jpeg', 'text/plain; charset=utf-8', 'audio/wav', 'application/octet-stream')
     """
     extension = _extension(part)
-    known = _PICTURES.get(extension) or _MEDIA.get(extension)
-    if known is None and extension in _TEXTS:
-        return "text/plain; charset=utf-8"
-    return known or "application/octet-stream"
+    text = "text/plain; charset=utf-8" if extension in _TEXTS else "application/octet-stream"
+    return _MEDIA_TYPES.get(extension, text)
 
 
 _COLUMN = "tag"

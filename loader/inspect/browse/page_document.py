@@ -7,7 +7,6 @@ import json
 import math
 import zipfile
 from collections.abc import Iterator, Sequence
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from .workers import MAX_PART_BYTES, PartAddress, read_part
 _MAX_ARRAYS = 20
 _MAX_NUMBERS = 1_000_000  # that a histogram counts
 _BARS = 24
+_FIELD_KEYS = ("name", "type", "shape", "dtype", "range", "size_bytes", "media", "facts", "text", "fault")
 _EXTENSIONS = ("npy", "npz", "pth", "pt")
 
 
@@ -212,16 +212,9 @@ def sample_document(sample: SampleView) -> dict[str, Any]:
 
 
 def _field_document(field: FieldView) -> dict[str, Any]:
-    return {
-        "name": field.name,
-        "type": field.type,
-        "shape": None if field.shape is None else list(field.shape),
-        "dtype": field.dtype,
-        # JSON has no NaN and no infinity.
-        "range": None if field.range is None else [end if isfinite(end) else None for end in field.range],
-        "size_bytes": field.size_bytes,
-        "media": None if field.media is None else dict(field.media),
-        "facts": field.facts,
-        "text": field.text,
-        "fault": field.fault,
-    }
+    document = {name: getattr(field, name) for name in _FIELD_KEYS}
+    if field.shape is not None:
+        document["shape"] = list(field.shape)
+    if field.range is not None:  # JSON has no NaN and no infinity
+        document["range"] = [end if math.isfinite(end) else None for end in field.range]
+    return document

@@ -296,7 +296,6 @@ def _compare_folders(
 
 
 def _compare_facts(before: str, after: str, found: DifferenceList) -> None:
-    """Compare two files of samples by the facts about them."""
     from ..facts import path_facts
 
     facts: list[dict[str, Any]] = [

@@ -31,4 +31,5 @@ from .trace import (
     TracedSample as TracedSample,
     steps_of_key as steps_of_key,
     trace_step as trace_step,
+    traced_batch as traced_batch,
 )

@@ -64,7 +64,7 @@ class SourceFacts:
         bytes_read: Bytes of its samples that the run reads, by the average size.
         storage: ``"local"``, or the protocol of its URL.
         amounts: For each of its columns ``tokens``, ``seconds`` and ``duration``, the sum over the samples that the run
-            uses, by the average of those that have a value.
+            uses, by the mean of the known values.
     """
 
     path: str
@@ -97,8 +97,8 @@ class RunFacts:
         storages: What the run reads from each storage.
         shard_share: Expected share of the most frequent shard in a micro-batch, of the probed ones.
         random_shard_share: Expected share if each sample was drawn at random, with the weights of the mix.
-        mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
-            permutation: 1 is as random, 0 is the stored order.
+        mixing: Mean distance in the stored order between neighbours of a lane's stream; 1 as in a random permutation,
+            0 in the stored order.
         notes: How the shares are to be read, if weights are shares of volumes.
         stretches: The parts of the run between changes of its weights; empty if they do not change.
     """
@@ -236,7 +236,6 @@ def _source_facts(
 
 
 def _amounts(source: Source, used: int) -> dict[str, float]:
-    """Return the sums of known columns over the samples that a run uses."""
     if not isinstance(source, DatasetSource):
         return {}
     means = {

@@ -56,8 +56,8 @@ def migrate_files(
 ) -> MigratedRun:
     """Write the states of a run so that they continue with another mix of datasets.
 
-    The new states restore as those of a run that was trained with the edited documents: no call has to allow the
-    change. A dataset that stays neither repeats nor skips a sample.
+    The new states restore as if the run was trained with the edited documents: no call has to allow the change. A
+    dataset that stays neither repeats nor skips a sample.
 
     Args:
         folder: The folder to write to; created if missing.

@@ -41,7 +41,7 @@ class RunRequest:
         max_samples_per_sequence: As of ``get_train_dataset``.
         shuffle_over_epochs_multiplier: As of ``get_train_dataset``.
         packing_buffer_size: As of ``get_train_dataset``. Without a ``task_encoder``, samples are not packed, but the
-            lanes are those of a run that packs.
+            number of lanes is the one of a run that packs.
         seed_offset: As of ``WorkerConfig``.
         lanes: Number of lanes; None for the default of a new run. A restored run keeps the number that it began with.
         task_encoder: The hooks of the run, for runs whose micro-batches are rebuilt; None: only the order counts.
@@ -143,8 +143,7 @@ _FIRST_POSITIONS, _MAX_POSITIONS, _GROWTH = 1 << 8, 1 << 18, 4  # at a time
 class PlannedRun:
     """An endless training run.
 
-    Without the hooks of the run, its micro-batches are those of a run whose hooks neither skip, pack nor generate
-    samples.
+    Without the hooks of the run, no sample is skipped, packed or generated.
 
     Attributes:
         readers: The stages that read and their seeds, by the origins of the inputs of blends that lead to them.
@@ -423,7 +422,6 @@ def _build_chain(
 
 
 def _count_excluded(source: Source) -> int:
-    """Return the number of excluded samples of a source."""
     excluded = source.excluded
     if not len(excluded):
         return 0

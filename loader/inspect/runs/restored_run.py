@@ -95,30 +95,21 @@ class RestoredRun:
         if state is None:
             return None
         made = state.get("made", 0)
-        is_plain = state.keys() <= {"made", "0 read"}
-        if is_plain and made <= own and (not self.has_hooks or self._has_no_gap(lane, state)):
-            return {"made": made, "0 read": state.get("0 read", 0)}
-        if is_plain and self._has_no_gap(lane, state):
-            return None
-        raise self._gap(lane, state)
+        is_before = made <= own
+        if not (_is_plain(state) and is_before and not self.has_hooks):
+            self.check_gaps(lane)
+        return {"made": made, "0 read": state.get("0 read", 0)} if is_before else None
 
     def check_gaps(self, lane: int) -> None:
         """Check that a lane made its micro-batches of all its samples, so that its samples follow the order."""
         state = self.lane_states[lane]
-        if not (state.keys() <= {"made", "0 read"} and self._has_no_gap(lane, state)):
-            raise self._gap(lane, state)
-
-    def _gap(self, lane: int, state: State) -> StateError:
         made, size = state.get("made", 0), self.run.batch_size
-        return StateError(
-            f"lane {lane} made {made:,} micro-batches of {size} from other samples than those at its first positions: "
-            "samples were skipped, packed or generated, or failed",
-            hint=_HINT,
-        )
-
-    def _has_no_gap(self, lane: int, state: State) -> bool:
-        kept = self.run.kept_before(lane, state.get("0 read", 0))
-        return bool(kept == state.get("made", 0) * self.run.batch_size)
+        if not _is_plain(state) or self.run.kept_before(lane, state.get("0 read", 0)) != made * size:
+            raise StateError(
+                f"lane {lane} made {made:,} micro-batches of {size} from other samples than those at its first "
+                "positions: samples were skipped, packed or generated, or failed",
+                hint=_HINT,
+            )
 
     def replay(self, number: int) -> tuple[Any, ItemId]:
         """Rebuild a micro-batch, and return it with its item id; ``SKIPPED`` if all its samples were skipped."""
@@ -150,6 +141,11 @@ class RestoredRun:
         host = LanesInTurn(dataset=chain, lanes=run.lanes)
         for message, item_id in islice(remade_batches(host, lane), batches):
             yield message.number, item_id
+
+
+def _is_plain(state: State) -> bool:
+    """Return True if no stage but the reader has a state."""
+    return state.keys() <= {"made", "0 read"}
 
 
 def is_run(path: str) -> bool:
@@ -229,7 +225,7 @@ def _mix_changes(states: Sequence[RunState], log: Sequence[TraceFile]) -> list[M
 
 
 def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
-    """Check that the datasets, and with ``whole`` the stages, are those of the run."""
+    """Check that the datasets, and with ``whole`` the stages, are the same as in the run."""
     saved, now = state.dataset, run.chain.identity()
     if not whole:
         saved, now = order_stages(saved), order_stages(now)

@@ -14,6 +14,7 @@ from ...dataset.query import unknown_key_error
 from ...errors import ConfigError, StateError
 from ...order import GONE
 from ...pipeline.contract.item_id import ItemId
+from ...pipeline.contract.stage import State
 from ...pipeline.reading.dataset_source import DatasetSource
 from .planned_run import PlannedRun
 from .restored_run import RestoredRun, SamplePlace, samples_of
@@ -71,14 +72,16 @@ def trace_step(
         for number in numbers:
             yield from _traced(planned, number, _made_rows(run, number, logged))
         return
-    known = run.known_state if isinstance(run, RestoredRun) else _no_state
+    known = run.known_state if isinstance(run, RestoredRun) else dict[int, State]().get  # only the arguments are known
     for number, (source, epoch, index) in zip(numbers, planned.batches(numbers, known), strict=True):
         lane = np.full(len(source), number % planned.lanes)
         yield from _traced(planned, number, (lane, source, epoch, index))
 
 
-def _no_state(number: int) -> None:  # noqa: ARG001 - only the arguments of the run are known
-    return None
+def traced_batch(run: PlannedRun, number: int) -> Iterator[TracedSample]:
+    """Yield the samples of a micro-batch, by the order of the run alone."""
+    source, epoch, index = run.batch(number)
+    yield from _traced(run, number, (np.full(len(source), number % run.lanes), source, epoch, index))
 
 
 def _made_rows(run: RestoredRun, number: int, logged: dict[int, ItemId]) -> _Rows:
@@ -94,7 +97,6 @@ def _made_rows(run: RestoredRun, number: int, logged: dict[int, ItemId]) -> _Row
 
 
 def _of_item(run: PlannedRun, number: int, item_id: ItemId) -> _Rows:
-    """Return the samples that an item was made of."""
     places = list(samples_of(item_id, number % run.lanes))
     rows = defaultdict(list)  # of each stream
     for row, place in enumerate(places):

@@ -31,7 +31,7 @@ class VolumeMix:
         unknown: Units → the datasets whose sizes in it are not known from a column.
         volume_shares: Weight of each dataset, as a share of all: the product of the shares of all levels.
         sample_shares: Expected share of each dataset in the samples. Sizes that are not known count as the mean of the
-            known ones. If weights change, those of the beginning.
+            known ones. If weights change, the shares of the beginning.
         schedule: Of a run whose weights change, what its stretches count, and their starts; None for others.
         samples_of_stretches: The expected shares of the samples in each stretch.
     """
@@ -108,7 +108,7 @@ class VolumeMix:
 
 
 def blends_in(stage: BlendDataset[Any]) -> Iterator[BlendDataset[Any]]:
-    """Yield a blend and those below it."""
+    """Yield a blend and the blends below it."""
     yield stage
     for upstream in stage.inputs:
         inner = first_blend(upstream)

@@ -43,7 +43,7 @@ class StatsRequest:
 
     Attributes:
         ref: A prepared dataset; with ``trust_code``, the tokenizer may be imported.
-        numbers: Of them, only those of these numbers; None for all.
+        numbers: Numbers of the samples that the query may choose; None for all.
         parts: Only these parts; None for all.
         sample: Only so many random samples; None for all.
         dedupe: Find duplicates by this part; ``""`` by all pictures, audio and video, or else by all parts; None finds
@@ -250,7 +250,6 @@ def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
 
 
 def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Value]]], report: StatsReport) -> None:
-    """Write a column."""
     # Find the value that is meant.
     existing = [one for one in _meant(folder, name, report.path) if kept.get(str(one), ((), ()))[0]]
     value = only_value(name, existing, at=report.path, known=sorted({*report.numbers, *report.texts}))
@@ -309,7 +308,7 @@ def _filled(count: int, samples: IntArray, values: npt.NDArray[np.float64]) -> t
 def duplicate_groups(
     folder: Dataset, samples: IntArray, hashes: npt.NDArray[np.uint64], parts: tuple[str, ...]
 ) -> list[list[int]]:
-    """Return groups of samples with the same bytes, the largest first; those of one hash are read again to compare.
+    """Return groups of samples with the same bytes, the largest first; samples of one hash are compared byte by byte.
 
     The numbers of a group ascend.
 

@@ -39,7 +39,7 @@ def html_report(report: StatsReport, ref: DatasetRef | None = None) -> str:
     """Return a report as an HTML document, which loads nothing from elsewhere.
 
     Args:
-        ref: Folder or file to read pictures from; None for that of the report.
+        ref: Folder or file to read pictures from; None for the path of the report.
     """
     title = escape(f"Statistics of {report.path}")
     read = f"{report.samples:,}"
@@ -102,7 +102,6 @@ def _duplicates(report: StatsReport) -> Iterator[str]:
 
 
 def _pictures(ref: DatasetRef) -> Iterator[str]:
-    """Yield pictures of evenly spaced samples."""
     from PIL import Image
 
     # Find the pictures.

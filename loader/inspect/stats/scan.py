@@ -211,7 +211,7 @@ def scan_samples(task: ScanTask) -> ScanResult:
     """Read the values of some samples."""
     # Open the shard.
     folder = _open_folder(task.ref)
-    tokenizer = None if task.tokenizer is None else _open_tokenizer(task.tokenizer, task.ref.trust_code)
+    tokenizer = None if task.tokenizer is None else open_tokenizer(task.tokenizer, trust_code=task.ref.trust_code)
     result = ScanResult(samples=len(task.samples))
     numbers: dict[str, list[float]] = defaultdict(list)
     texts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -264,14 +264,7 @@ def _open_folder(ref: DatasetRef) -> Dataset:
     return dataset_at(ref)
 
 
-@lru_cache(maxsize=1)
-def _open_tokenizer(name: str, trust_code: bool) -> Tokenizer:
-    return open_tokenizer(name, trust_code=trust_code)
-
-
 class _Reader:
-    """Reads parts of samples of one shard."""
-
     def __init__(self, folder: Dataset, task: ScanTask, tokenizer: Tokenizer | None) -> None:
         self._folder = folder
         self._task = task
@@ -366,6 +359,7 @@ def media_parts(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if kind_of_name(name) in ("image", "audio", "video"))
 
 
+@lru_cache(maxsize=1)
 def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
     """Return a function that counts tokens.
 

@@ -114,20 +114,16 @@ class SampleFinder:
     def _check_unique(self, key: str, found: Sequence[FoundSample]) -> None:
         paths = list(dict.fromkeys(opened.dataset.path for opened, _ in found))
         if len(paths) > 1:
-            more = " …" if len(paths) > _MAX_NAMED else ""
-            raise ConfigError(
-                f"{len(paths):,} datasets have a sample {key!r}: {', '.join(paths[:_MAX_NAMED])}{more}",
-                at=self._path,
-                hint="name one of these datasets instead",
-            )
+            fault = f"{len(paths):,} datasets have a sample {key!r}"
+            raise self._not_unique(fault, paths, _MAX_NAMED, hint="name one of these datasets instead")
         names = list(dict.fromkeys(opened.folder.index.full_key(number) for opened, number in found))
         if len(names) > 1:
-            more = " …" if len(names) > _MAX_SAMPLES else ""
-            raise ConfigError(
-                f"{len(found):,} samples have the key {key!r}: {', '.join(names[:_MAX_SAMPLES])}{more}",
-                at=self._path,
-                hint="name one with its shard",
-            )
+            fault = f"{len(found):,} samples have the key {key!r}"
+            raise self._not_unique(fault, names, _MAX_SAMPLES, hint="name one with its shard")
+
+    def _not_unique(self, fault: str, names: Sequence[str], most: int, *, hint: str) -> ConfigError:
+        more = " …" if len(names) > most else ""
+        return ConfigError(f"{fault}: {', '.join(names[:most])}{more}", at=self._path, hint=hint)
 
 
 @contextmanager

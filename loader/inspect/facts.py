@@ -85,8 +85,8 @@ def dataset_facts(dataset: Dataset) -> dict[str, Any]:
     facts |= _config_facts(config)
     facts["splits"] = _split_facts(dataset, dataset.documents.split)
     facts["excluded"] = _excluded_facts(dataset.documents.split)
-    facts["filters"] = _filter_facts(dataset)
-    facts["sample_columns"] = _column_facts(dataset)
+    facts["filters"] = [_filter_facts(dataset, name) for name in filter_names(dataset.storage)]
+    facts["sample_columns"] = [_column_facts(dataset, name) for name in dataset.documents.column_names()]
     facts["parts"] = _part_facts(index)
     facts |= _part_set_facts(index, is_far=dataset.storage.checks_versions)
     facts["media_metadata"] = media_facts(dataset.storage)
@@ -136,25 +136,19 @@ def tar_facts(path: str, *, workers: int = 1, on_progress: Callable[[int, int], 
     }
 
 
-def _filter_facts(dataset: Dataset) -> list[dict[str, Any]]:
-    facts: list[dict[str, Any]] = []
-    for name in filter_names(dataset.storage):
-        try:
-            facts.append({"name": name, "samples": len(open_filter(dataset, name)), "fault": None})
-        except EnergonError as error:
-            facts.append({"name": name, "samples": None, "fault": error.message})
-    return facts
+def _filter_facts(dataset: Dataset, name: str) -> dict[str, Any]:
+    try:
+        return {"name": name, "samples": len(open_filter(dataset, name)), "fault": None}
+    except EnergonError as error:
+        return {"name": name, "samples": None, "fault": error.message}
 
 
-def _column_facts(dataset: Dataset) -> list[dict[str, Any]]:
-    facts: list[dict[str, Any]] = []
-    for name in dataset.documents.column_names():
-        try:
-            record = open_column(dataset.storage, dataset.index, name).record
-            facts.append({"name": name, "of": record.description, "unit": record.unit, "fault": None})
-        except EnergonError as error:
-            facts.append({"name": name, "of": "", "unit": "", "fault": error.message})
-    return facts
+def _column_facts(dataset: Dataset, name: str) -> dict[str, Any]:
+    try:
+        record = open_column(dataset.storage, dataset.index, name).record
+        return {"name": name, "of": record.description, "unit": record.unit, "fault": None}
+    except EnergonError as error:
+        return {"name": name, "of": "", "unit": "", "fault": error.message}
 
 
 def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:

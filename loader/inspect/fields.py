@@ -87,7 +87,7 @@ def describe_part(name: str, data: bytes) -> FieldView:
 
 
 def _describe_bytes(name: str, data: bytes) -> FieldView:
-    # Describe contents that the name tells.
+    # Describe contents of known extensions.
     extension = name.rsplit(".", 1)[-1].lower()
     size = format_bytes(len(data))
     if not data:

@@ -251,9 +251,8 @@ class Selection:
         return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, place: int) -> int:
-        position = self.position(place)
-        which = bisect_right(self._ends, position)
-        return self._ranges[which][position - (self._ends[which - 1] if which else 0)]
+        which, inner = _split_place(self._ends, self.position(place))
+        return self._ranges[which][inner]
 
     def position(self, place: int) -> int:
         """Return the place of a sample if nothing were shuffled.
@@ -273,6 +272,12 @@ class Selection:
             self._drawn.append(self._moved.get(other, other))
             self._moved[other] = self._moved.get(done, done)
         return self._drawn[place]
+
+
+def _split_place(ends: Sequence[int], place: int) -> tuple[int, int]:
+    """Return which of some sequences, one after another, has a place, and the place within it."""
+    which = bisect_right(ends, place)
+    return which, place - (ends[which - 1] if which else 0)
 
 
 class MixOrder:
@@ -307,8 +312,7 @@ class MixOrder:
         if not 0 <= place < len(self):
             raise IndexError(place)
         if self._seed is None:
-            which = bisect_right(self._ends, place)
-            return which, place - (self._ends[which - 1] if which else 0)
+            return _split_place(self._ends, place)
         while len(self._drawn) <= place:
             [which] = self._random.choices(range(len(self._sizes)), cum_weights=self._cumulated)
             self._drawn.append((which, self._times[which]))

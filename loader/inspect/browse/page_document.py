@@ -170,10 +170,11 @@ def _arrays(name: str, data: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def _document(name: str, value: Any) -> dict[str, Any]:
-    if not hasattr(value, "numpy") and not isinstance(value, np.ndarray):
-        return {"name": name, "facts": describe_value(name, value).facts}
     view = describe_value(name, value)
-    document: dict[str, Any] = {"name": name, "facts": view.facts, "shape": list(view.shape or ())}
+    document: dict[str, Any] = {"name": name, "facts": view.facts}
+    if not hasattr(value, "numpy") and not isinstance(value, np.ndarray):
+        return document
+    document["shape"] = list(view.shape or ())
     if hasattr(value, "numpy"):
         value = (value.float() if value.is_floating_point() else value).numpy()  # numpy has no bfloat16
     if value.dtype.kind not in "biuf" or not value.size:

@@ -319,7 +319,16 @@ class PlannedRun:
         first = (own - made) * size
         if not self.skips:
             return self.locate(lane, position + first, position + first + size)
-        return self._range(lane, position, first, size)
+        found: list[tuple[IntArray, ...]] = []
+        seen = 0
+        for columns in self._kept(lane, position):
+            rows = slice(max(0, first - seen), max(0, first + size - seen))
+            found.append(tuple(column[rows] for column in columns))
+            seen += len(columns[0])
+            if seen >= first + size:
+                break
+        source, epoch, index = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return source, epoch, index
 
     def batches(
         self, numbers: Sequence[int], known: Callable[[int], Mapping[str, int] | None]
@@ -346,19 +355,6 @@ class PlannedRun:
             for start in range(0, len(lane), size):
                 rows = slice(start, start + size)
                 yield source[rows], epoch[rows], index[rows]
-
-    def _range(self, lane: int, start: int, first: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return some samples of a lane, counted from a position without excluded ones."""
-        found: list[tuple[IntArray, ...]] = []
-        seen = 0
-        for columns in self._kept(lane, start):
-            rows = slice(max(0, first - seen), max(0, first + size - seen))
-            found.append(tuple(column[rows] for column in columns))
-            seen += len(columns[0])
-            if seen >= first + size:
-                break
-        source, epoch, index = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return source, epoch, index
 
     def kept_before(self, lane: int, position: int) -> int:
         """Return the number of samples of a lane before a position, without excluded ones."""

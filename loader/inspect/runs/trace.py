@@ -19,7 +19,8 @@ from ...pipeline.reading.dataset_source import DatasetSource
 from .planned_run import PlannedRun
 from .restored_run import RestoredRun, SamplePlace, samples_of
 
-_NEAR = 4096  # positions that are located together
+_NEAR = 4096  # positions between two samples up to which they are located together
+_LOCATED_TOGETHER = 1 << 18  # positions of a lane: a few megabytes
 _Rows = tuple[IntArray, IntArray, IntArray, IntArray]  # lane, source, epoch, number in the index
 
 
@@ -204,25 +205,18 @@ def _logged_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> It
     for some in used.values():
         for lane, path, position in some:
             ends[lane, path] = max(ends[lane, path], position + 1)
-    places = {
-        SamplePlace(lane, path, row)
-        for (lane, path), end in ends.items()
-        for start in range(0, end, 1 << 18)
-        for row in _matching_positions(run.run, path, lane, range(start, min(end, start + (1 << 18))), wanted)
-    }
+    places: set[SamplePlace] = set()
+    for (lane, path), end in ends.items():
+        for start in range(0, end, _LOCATED_TOGETHER):
+            source, _, index = run.run.locate_in(path, lane, start, min(end, start + _LOCATED_TOGETHER))
+            rows_with = np.flatnonzero(_is_one_of(wanted, source, index))
+            places.update(SamplePlace(lane, path, start + row) for row in rows_with.tolist())
     for number, some in sorted(used.items()):
         if places.intersection(some):
             rows = _of_item(run.run, number, made[number])
             for sample, place in zip(_traced(run.run, number, rows), some, strict=True):
                 if place in places:
                     yield sample
-
-
-def _matching_positions(
-    run: PlannedRun, path: tuple[int, ...], lane: int, positions: range, wanted: dict[int, IntArray]
-) -> list[int]:
-    source, _, index = run.locate_in(path, lane, positions.start, positions.stop)
-    return [positions[row] for row in np.flatnonzero(_is_one_of(wanted, source, index)).tolist()]
 
 
 def _is_one_of(wanted: dict[int, IntArray], source: IntArray, index: IntArray) -> npt.NDArray[np.bool_]:

@@ -29,6 +29,7 @@ from .extract import (
 )
 from .facts import (
     dataset_facts as dataset_facts,
+    kind_of_path as kind_of_path,
     path_facts as path_facts,
     tar_facts as tar_facts,
 )

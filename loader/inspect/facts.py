@@ -12,8 +12,8 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, open_filter, runs_of_part
 from ..dataset.unprepared.scan import scan_tars
-from ..dataset.unprepared.tar_index import find_tars, is_unprepared
-from ..errors import EnergonError
+from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared
+from ..errors import EnergonError, StorageError
 from ..format import nv_meta
 from ..format.columns.column import open_column
 from ..format.dataset_ref import DatasetRef
@@ -25,12 +25,35 @@ from ..format.index.layout import SampleIndex
 from ..format.media.metadata import is_media_folder
 from ..format.records.record_file import RecordFile, open_record_file
 from ..format.unfinished import left_sentence
-from ..storage import Storage, open_parent
+from ..storage import EPath, Storage, open_parent
 from .folder_views import one_line, scan_note
 from .media_views import media_facts, media_folder_facts
 
+_CHECKPOINT_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".pkl")
 _RUNS = 512
 _SAMPLES_A_RUN = 512
+
+
+def kind_of_path(path: str) -> str:
+    """Return ``metadataset``, ``records`` (a file of samples), ``checkpoint`` or ``dataset``."""
+    if is_metadataset(path):
+        return "metadataset"
+    if is_record_file(path):
+        return "records"
+    if path.endswith(_CHECKPOINT_SUFFIXES) and not EPath(path).is_dir():
+        return "checkpoint"
+    if is_prepared(DatasetRef(path).storage()):
+        return "dataset"
+    return "checkpoint" if _has_states(path) else "dataset"
+
+
+def _has_states(folder: str) -> bool:
+    from ..training.states import list_state_files
+
+    try:
+        return EPath(folder).is_dir() and bool(list_state_files(folder))
+    except StorageError:  # the comparison reports what is missing, or that a web server lists no files
+        return False
 
 
 def path_facts(

@@ -305,7 +305,6 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
         headings: A heading for each column; of numbers, which are aligned to the right, with ``>`` before it.
     """
     from rich.measure import measure_renderables
-    from rich.table import Table
 
     # Fill the table.
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(headings))

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...dataset.opening import folder_at
-from ...dataset.unprepared.tar_index import is_prepared
-from ...errors import ConfigError, StateError, StorageError
+from ...errors import ConfigError, StateError
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
-from ...metadataset.plans.plan_node import RepeatedLeafWarning
-from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.reading.read import ReadDataset
+from ...format.documents.providers import data_path, is_metadataset
 from ...storage import EPath
 from ...training.states import (
     RunState,
     chain_differences,
     differences,
-    list_state_files,
     read_run_states,
     run_differences,
 )
+from ..facts import kind_of_path
 from .datasets import DifferenceList, DiffReport
+
+if TYPE_CHECKING:
+    from ...pipeline.reading.read import ReadDataset
 
 _PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
 _OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer")
@@ -66,9 +63,9 @@ def compare_checkpoint_with_data(
     Returns:
         True if the data, and the shares of a mix, are the same; the arguments of the run are not known.
     """
-    from ...format.dataset_ref import DatasetRef
     from ...format.documents.providers import LoadRequest
     from ...training.datasets.open_sources import open_sources
+    from ..runs.planned_run import readers_of
 
     # Take the split part and the filter of the run from its state.
     state = read_run_states(before, place=place)[0]
@@ -80,12 +77,12 @@ def compare_checkpoint_with_data(
     filter_name = filters.pop() if len(filters) == 1 and not is_metadataset(after) else None  # an argument of the run
     # Compare the readers of a run that has one, with their shares.
     readers = list(readers_of(state.dataset))
-    chain = None
+    reader = None
     if len(readers) == 1 and state.kind in ("endless", None) and "weights" in readers[0][1]:
-        chain = _training_chain(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
-    if chain is not None:
+        reader = _training_reader(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
+    if reader is not None:
         ours = [readers[0][0], _of_data(readers[0][1]), *readers[0][2:]]
-        theirs = chain.identity()
+        theirs = reader.identity()
         found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
         return not found.count
     # Otherwise compare the datasets alone.
@@ -99,36 +96,24 @@ def compare_checkpoint_with_data(
     return not found.count
 
 
-def _training_chain(
+def _training_reader(
     path: str, settings: Mapping[str, Any], split_part: str, *, filter_name: str | None, trust_code: bool
 ) -> ReadDataset | None:
     """Return the reader of an endless run on data, with the settings of a saved one; None if it has several."""
-    from ...training.datasets.get_datasets import get_train_dataset
-    from ...training.datasets.planned_encoder import PlannedEncoder
+    from ..runs.planned_run import PlannedRun, RunRequest
 
-    # Build the chain of a run with these settings, on any number of ranks.
     together = settings.get("epochs_together")
-    options: dict[str, Any] = {} if filter_name is None else {"filter_name": filter_name}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RepeatedLeafWarning)
-        chain: SavableDataset[Any] = get_train_dataset(
-            path,
-            split_part=split_part,
-            worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0),
-            batch_size=None,
-            shuffle_buffer_size=settings.get("shuffle_buffer"),
-            max_samples_per_sequence=None,
-            shuffle_over_epochs_multiplier=1 if isinstance(together, list) else together,
-            trust_code=trust_code,
-            task_encoder=PlannedEncoder(),
-            **options,
-        )
-    # Go down to the reader.
-    while not isinstance(chain, ReadDataset):
-        if len(chain.inputs) != 1:
-            return None
-        chain = chain.inputs[0]
-    return chain
+    request = RunRequest(
+        path=path,
+        batch_size=None,
+        split_part=split_part,
+        shuffle_buffer_size=settings.get("shuffle_buffer"),
+        shuffle_over_epochs_multiplier=1 if isinstance(together, list) else together,
+        filter_name=filter_name,
+        trust_code=trust_code,
+    )
+    reader, _ = PlannedRun(request).readers.get((), (None, 0))
+    return reader
 
 
 def _of_data(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,16 +136,6 @@ def _compare_lanes(states: list[RunState], states_now: list[RunState], found: Di
 
 def _lanes(states: list[RunState]) -> dict[int, Mapping[str, Any]]:
     return {lane: state for one in states for lane, state in one.lane_states.items()}
-
-
-def readers_of(identity: Any) -> Iterator[list[Any]]:
-    """Yield the descriptions of the readers in the description of a chain."""
-    if isinstance(identity, list | tuple) and identity:
-        if identity[0] == "read" and len(identity) > 1 and isinstance(identity[1], Mapping):
-            yield list(identity)
-        else:
-            for part in identity:
-                yield from readers_of(part)
 
 
 def _sources(identity: Any) -> Iterator[dict[str, Any]]:
@@ -189,29 +164,8 @@ _COMPARED = (
 _DIGITS = 6  # of shares
 
 
-_CHECKPOINT_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".pkl")
 _OTHER_INDEX = "the indexes have different uuids: a state that was saved with A does not restore with B"
 _UNCOMPARED = ("path", "prepared", "prepared_at", "mtime", "index")
-
-
-def kind_of_path(path: str) -> str:
-    """Return ``metadataset``, ``records`` (a file of samples), ``checkpoint`` or ``dataset``."""
-    if is_metadataset(path):
-        return "metadataset"
-    if is_record_file(path):
-        return "records"
-    if path.endswith(_CHECKPOINT_SUFFIXES) and not EPath(path).is_dir():
-        return "checkpoint"
-    if is_prepared(DatasetRef(path).storage()):
-        return "dataset"
-    return "checkpoint" if _has_states(path) else "dataset"
-
-
-def _has_states(folder: str) -> bool:
-    try:
-        return EPath(folder).is_dir() and bool(list_state_files(folder))
-    except StorageError:  # the comparison reports what is missing, or that a web server lists no files
-        return False
 
 
 def compare_paths(

@@ -27,7 +27,6 @@ from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
 from ...training.datasets.planned_encoder import PlannedEncoder
 from ...training.states import RunState, RunSteps
-from ..diff.compare import readers_of
 from .volume_mix import VolumeMix, blends_in, first_blend, readers_in
 
 
@@ -101,6 +100,16 @@ def request_of(
         task_encoder=task_encoder,
     )
     return replace(request, filter_name=filters.pop()) if dataset is None else request
+
+
+def readers_of(identity: Any) -> Iterator[list[Any]]:
+    """Yield the descriptions of the readers in the description of a chain."""
+    if isinstance(identity, list | tuple) and identity:
+        if identity[0] == "read" and len(identity) > 1 and isinstance(identity[1], Mapping):
+            yield list(identity)
+        else:
+            for part in identity:
+                yield from readers_of(part)
 
 
 def _common(values: list[Any]) -> Any:

@@ -25,7 +25,7 @@ from ...training.states import (
 )
 from ...training.workers.batch_trace import TraceFile, list_traces
 from ...training.workers.running_lane import MICRO_BATCH, LanesInTurn, remade_batches
-from ..diff.compare import kind_of_path
+from ..facts import kind_of_path
 from .planned_run import PlannedRun, order_of_blends, order_stages, request_of, stages_of
 
 _PLAIN_STAGES = {"read", "decode", "batch", "blend"}

@@ -46,11 +46,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleGroup:
-    """The rules of one kind of fault.
-
-    Attributes:
-        note: A remark on all its rules, in Markdown; may be empty.
-    """
+    """The rules of one kind of fault, with a remark on all of them in Markdown."""
 
     title: str
     note: str
@@ -218,11 +214,7 @@ class Account:
             self._add(entry)
 
     def check(self) -> None:
-        """Check that every unit has one fate.
-
-        Raises:
-            AccountError: The sums differ.
-        """
+        """Check that every unit has one fate; raise an ``AccountError`` if the sums differ."""
         for unit in _UNITS:
             others = sum(entry.count for entry in self._others.values() if entry.unit == unit)
             if self._used[unit] + others != self._seen[unit]:

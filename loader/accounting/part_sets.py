@@ -166,11 +166,7 @@ class PartSetCounter:
             self._count()
 
     def finish(self, names: Sequence[str], full_key: Callable[[int], str]) -> PartSets:
-        """Return the table.
-
-        Args:
-            full_key: Returns ``<shard>/<key>`` of a sample's number.
-        """
+        """Return the table; ``full_key`` returns ``<shard>/<key>`` of a sample's number."""
         self._count()
         sets = (
             PartSet(

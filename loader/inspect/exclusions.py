@@ -204,11 +204,7 @@ def _copies(
 
 
 def _open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) -> list[OpenDataset]:
-    """Open the dataset of a path, or the datasets of a metadataset.
-
-    Args:
-        split_parts: Only these split parts; of a metadataset, what its splits of these names read.
-    """
+    """Open the dataset of a path, or the datasets that the splits of a metadataset read."""
     named = named_datasets([DatasetRef.of(ref)], split_parts=split_parts)
     return [OpenDataset(name=one.path, dataset=one, folder=dataset_at(one.ref)) for one in named]
 

@@ -60,11 +60,7 @@ class SampleFinder:
         self._opened = opened
 
     def split_words(self, words: Sequence[str]) -> tuple[list[str], str | None]:
-        """Return the keys among words, and the part that the last word names; None if it is a key, too.
-
-        Args:
-            words: Keys; the last of several is a part if samples have a part of this name.
-        """
+        """Return the keys among words, and the part that the last word names if samples have it, unless it is a key."""
         *keys, last = words
         parts = list(dict.fromkeys(name for one in self._opened for name in one.folder.index.part_names))
         if not keys or (last not in parts and self._matches(last)):
@@ -78,11 +74,7 @@ class SampleFinder:
         return keys, last
 
     def find(self, keys: Sequence[str]) -> list[FoundSample]:
-        """Return the samples of keys, in their order.
-
-        Args:
-            keys: ``<shard>/<key>``, or bare keys that are unique.
-        """
+        """Return the samples of keys, ``<shard>/<key>`` or bare keys that are unique, in their order."""
         found = {key: self._matches(key) for key in dict.fromkeys(keys)}
         unknown = [key for key, some in found.items() if not some]
         if unknown:
@@ -144,21 +136,13 @@ def find_samples_of(ref: DatasetRef | str, words: Sequence[str]) -> Iterator[Sam
 
 
 def open_sample(ref: DatasetRef | str, key: str) -> SampleParts:
-    """Read one sample; see :func:`find_samples_of`.
-
-    Args:
-        key: ``<shard>/<key>``, or the bare key if it is unique.
-    """
+    """Read one sample by ``<shard>/<key>``, or by the bare key if it is unique; see :func:`find_samples_of`."""
     with find_samples_of(ref, [key]) as finder:
         return finder.read(finder.find([key])[0])
 
 
 def write_parts(sample: SampleParts, folder: str, *, part: str | None = None) -> list[str]:
-    """Write the parts of a sample to a folder, as ``<key>.<part>``, and return the paths; missing folders are made.
-
-    Args:
-        part: Only this part; None for all.
-    """
+    """Write the parts of a sample, or one of them, to a folder as ``<key>.<part>``, and return the paths."""
     data = sample.data if part is None else {part: sample.part(part)}
     paths = [os.path.join(folder, file_name(f"{sample.key}.{name}")) for name in data]
     try:

@@ -39,8 +39,13 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
     """View the samples of a prepared folder of shards, or of a file of samples, whose numbers are their keys."""
     dataset = dataset_at(request.ref)
     build = None if request.crude else make_build(dataset, request)
-    selection = _select_samples(dataset, request)
-
+    if request.key is not None:
+        selection = _with_key(dataset, request.key, at=dataset.path)
+    elif request.split_parts is None:
+        selection = Selection([range(len(dataset.index))], seed=request.seed)
+    else:
+        ranges = [some for name in request.split_parts for some in runs_of_part(dataset, name)]
+        selection = Selection(ranges, seed=request.seed)
     return _views(dataset, selection, request, build=build)
 
 
@@ -84,15 +89,6 @@ def place_text(selection: Selection | MixOrder, place: int, *, shuffled: bool) -
     """
     text = place_of(selection.position(place), len(selection))
     return f"{text}, drawn as number {place:,}" if shuffled else text
-
-
-def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
-    if request.key is not None:
-        return _with_key(dataset, request.key, at=dataset.path)
-    if request.split_parts is None:
-        return Selection([range(len(dataset.index))], seed=request.seed)
-    ranges = [some for name in request.split_parts for some in runs_of_part(dataset, name)]
-    return Selection(ranges, seed=request.seed)
 
 
 def _with_key(dataset: Dataset, key: str, *, at: str) -> Selection:

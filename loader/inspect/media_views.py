@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict
 from itertools import islice
 from statistics import median_low
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ..errors import StorageError
 from ..format.documents import command_for_folder
@@ -28,6 +28,7 @@ Waveform = Callable[[int], Sequence[float]]
 OpenMedia = Callable[[], AbstractContextManager["bytes | BinaryIO"]]
 """Opens a file for a ``with`` block, or returns its bytes."""
 
+_T = TypeVar("_T")
 _FRAME_AT = 0.3  # share of the duration: first frames are often black
 _MAX_PACKETS = 300  # decoded until a frame comes
 _LONGEST_SOUND_S = 60.0
@@ -62,30 +63,27 @@ def media_views(metadata: AVMetadata, open_media: OpenMedia) -> tuple[str, dict[
     return av_text(metadata), shown
 
 
+def _decoded(open_media: OpenMedia, decode: Callable[[bytes | BinaryIO], _T]) -> _T:
+    try:
+        with open_media() as data:
+            return decode(data)
+    except (ImportError, ValueError, OSError) as error:
+        raise PictureError(str(error)) from error
+
+
 def _frame_picture(metadata: AVMetadata, open_media: OpenMedia) -> Picture:
     """Return a picture of the keyframe before 30 % of the duration."""
 
     def load(longest: int) -> Image:
-        try:
-            with open_media() as data:
-                return shrink_to_rgb(_decode_frame(data, metadata.video_duration or 0.0), longest)
-        except (ImportError, ValueError, OSError) as error:
-            raise PictureError(str(error)) from error
+        duration_s = metadata.video_duration or 0.0
+        return _decoded(open_media, lambda data: shrink_to_rgb(_decode_frame(data, duration_s), longest))
 
     return Picture(width=metadata.video_width or 1, height=metadata.video_height or 1, load=load)
 
 
 def _waveform(open_media: OpenMedia) -> Waveform:
     """Return the waveform of a file's sound, of its first minute if it is longer."""
-
-    def levels(spans: int) -> Sequence[float]:
-        try:
-            with open_media() as data:
-                return _decode_levels(data, spans)
-        except (ImportError, ValueError, OSError) as error:
-            raise PictureError(str(error)) from error
-
-    return levels
+    return lambda spans: _decoded(open_media, lambda data: _decode_levels(data, spans))
 
 
 def _decode_frame(data: bytes | BinaryIO, duration_s: float) -> Image:

@@ -94,11 +94,7 @@ class DatasetFiles:
                 yield from map(file_name, self._sizes(found[0]))
 
     def read(self, path: Sequence[str], offset: int, size: int) -> bytes:
-        """Read bytes of a file; fewer at its end.
-
-        Raises:
-            FileNotFoundError: Nothing is at the path, or a folder.
-        """
+        """Read bytes of a file, fewer at its end; raise a ``FileNotFoundError`` where there is none."""
         shard, rest = self._shard_of(path)
         sample, part = (self._find(shard, rest) if rest else None) or (0, None)
         if part is None:
@@ -164,12 +160,7 @@ class DatasetFiles:
 
 
 class Entry(NamedTuple):
-    """A file or folder.
-
-    Attributes:
-        is_folder: True for a folder.
-        mtime_ns: Time of the last change in nanoseconds since 1970.
-    """
+    """A file or folder, with the time of its last change in nanoseconds since 1970."""
 
     is_folder: bool
     size_bytes: int = 0
@@ -254,11 +245,7 @@ class MountedTree:
         return files.names(rest) if isinstance(files, DatasetFiles) else iter(() if rest else (_FAULT,))
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read bytes of a file; fewer at its end.
-
-        Raises:
-            FileNotFoundError: There is no such file.
-        """
+        """Read bytes of a file, fewer at its end; raise a ``FileNotFoundError`` where there is none."""
         tree, rest = self._find(path)
         if tree is None or isinstance(tree, dict):
             raise FileNotFoundError(path)
@@ -320,12 +307,7 @@ def _last_name(path: str) -> str:
 
 
 def serve_tree(tree: MountedTree, directory: str, *, on_ready: Callable[[], None] | None = None) -> None:
-    """Mount a tree, read-only, and serve it until it is unmounted or interrupted.
-
-    Args:
-        tree: The files; closed at the end.
-        directory: The mount point, an existing empty folder.
-    """
+    """Mount a tree, read-only, at an empty folder, and serve it until it is unmounted or interrupted; then close it."""
     fuse = _import_mfusepy()
     _check_directory(directory)
     source = "energon"  # what `mount` and `df` show

@@ -105,11 +105,7 @@ class SampledContents:
         return [] if self.are_first else list(islice(self.contents.conflicts(), _MAX_CONFLICTS))
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
-        """Return the fields that some samples cannot fill, exactly.
-
-        Args:
-            fields: Field → part names; one of them is enough.
-        """
+        """Return the fields that some samples cannot fill, exactly; one of the part names of a field is enough."""
         if self.part_sets.others and self.index is not None:
             return self.index.missing(fields)
         return self.part_sets.coverage(fields)

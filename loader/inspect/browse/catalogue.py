@@ -143,28 +143,20 @@ class PageLinks:
             raise ConfigError(
                 f"expected the URL that energon browse printed, http://127.0.0.1:8800/ and its token, found {url!r}"
             )
-        self._parts = parts
+        self._url = url
         self._path = path
         self._names = names_of((path,) if among is None else among)
 
     def url(self, dataset: str | None, shard: str | None, key: str | None) -> str | None:
-        """Return the URL of a sample; None if it has no page.
-
-        Args:
-            dataset: Path of the dataset; None for the path itself.
-        """
+        """Return the URL of a sample, of the path itself without a dataset; None if it has no page."""
         name = self._names.get(dataset or self._path)
         if name is None or shard is None or key is None or name in (".", ".."):
             return None
-        return page_url(urlunsplit(self._parts), name, shard, key)
+        return page_url(self._url, name, shard, key)
 
 
 def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
-    """Return the URL of a sample's page; None for a name that is not UTF-8.
-
-    Args:
-        url: The URL that ``energon browse`` printed; its token stays in the link.
-    """
+    """Return the URL of a sample's page, with the token of ``url``; None for a name that is not UTF-8."""
     parts = urlsplit(url)
     query = parts.query
     try:
@@ -179,11 +171,7 @@ def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
 
 
 def names_of(paths: Sequence[str]) -> dict[str, str]:
-    """Return the datasets that a server of some paths has: path → name, the first one of a path that comes twice.
-
-    Args:
-        paths: Datasets and metadatasets; one with faults has no datasets.
-    """
+    """Return the names that a server gives to the datasets of paths; a path that comes twice has the first one."""
     names, found = DatasetNames(), dict[str, str]()
     for one in (one for path in paths for one in _paths(path)):
         name = names.add(one)

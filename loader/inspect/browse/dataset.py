@@ -124,11 +124,7 @@ _CHECKED_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A sample as the grid shows it.
-
-    Attributes:
-        picture: Name of its first picture; None without one.
-    """
+    """A sample as the grid shows it, with the name of its first picture."""
 
     number: int
     shard: str
@@ -264,11 +260,7 @@ class BrowsedDataset:
             return self.folder.parts(number)
 
     def read(self, number: int, part: str | PartPlace, start: int = 0, stop: int | None = None) -> bytes:
-        """Read the bytes from ``start`` to ``stop`` of a part, fewer at its end. A place needs no look-up by name.
-
-        Raises:
-            KeyError: The sample has no such part.
-        """
+        """Read the bytes from ``start`` to ``stop`` of a part, fewer at its end; an unknown part is a ``KeyError``."""
         with self._lock:
             folder = self.folder
             place = self.part_place(number, part) if isinstance(part, str) else part
@@ -280,11 +272,7 @@ class BrowsedDataset:
         return folder.read_range(shard, PartLocation(place.name, place.offset, place.size_bytes), start, stop)
 
     def part_place(self, number: int, part: str) -> PartPlace:
-        """Return where a part is.
-
-        Raises:
-            KeyError: The sample has no such part.
-        """
+        """Return where a part is; raise a ``KeyError`` for an unknown one."""
         place = next((one for one in self.parts(number) if one.name == part), None)
         if place is None:
             raise KeyError(part)
@@ -407,11 +395,7 @@ def tags(folder: Dataset) -> tuple[str, ...]:
 
 
 def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
-    """Set the tag of samples, and return the number of samples that now have it.
-
-    Args:
-        tag: The tag; an empty text removes the samples' tag.
-    """
+    """Set the tag of samples, or remove it (an empty text); return the number of samples that now have it."""
     if len(tag) > _MAX_CHARACTERS:
         raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")
     # Read the tags that samples have.

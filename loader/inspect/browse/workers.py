@@ -92,11 +92,7 @@ def _prepare_worker(pool: Connection) -> None:
 
 
 def read_part(address: PartAddress) -> bytes:
-    """Read a part in a worker process.
-
-    Raises:
-        KeyError: The sample has no such part.
-    """
+    """Read a part in a worker process; raise a ``KeyError`` for an unknown one."""
     dataset = open_dataset(address.dataset)
     place = dataset.part_place(address.number, address.part)
     if place.size_bytes > MAX_PART_BYTES:
@@ -143,11 +139,7 @@ class _NotBegunError(Exception):
 
 
 class ThumbnailPool:
-    """Worker processes, and a bounded cache of the thumbnails that they made. It belongs to one event loop.
-
-    Args:
-        workers: Number of processes; they start with the first thumbnail.
-    """
+    """Worker processes, which start with the first thumbnail, and a bounded cache of thumbnails, for one event loop."""
 
     def __init__(self, *, workers: int, cache_bytes: int = 64 << 20) -> None:
         self.max_running = 2 * workers
@@ -223,11 +215,7 @@ class _Worker:
         self._loop.add_reader(self._socket, self._receive)
 
     async def make(self, task: _Task) -> bytes:
-        """Return a thumbnail.
-
-        Raises:
-            _NotBegunError: The process has ended at an earlier one.
-        """
+        """Return a thumbnail; raise a ``_NotBegunError`` if the process has ended at an earlier one."""
         try:
             self._socket.sendall(_message(task))  # never blocks: tasks are few and small
         except ConnectionError as error:

@@ -54,11 +54,7 @@ class LoggedLoader:
         return sum(len(batch.keys) for batch in self.batches)
 
     def uses(self, *, skip: int = 0) -> SampleUses:
-        """Return which samples each step used, ordered by their keys.
-
-        Args:
-            skip: Number of the first step.
-        """
+        """Return which samples the steps from ``skip`` on used, ordered by their keys."""
         return _uses(self.batches, skip)
 
 
@@ -123,11 +119,7 @@ def choose_loader(
 
 
 def read_loading_order(paths: Sequence[str], *, skip: int = 0) -> SampleUses:
-    """Return which samples the workers read as their first, second, … one, before shuffling, ordered by shard and key.
-
-    Args:
-        paths: Files of JSON lines of megatron-energon, and folders with such ``.jsonl`` files.
-    """
+    """Return which samples workers read as their first, second, … one, before shuffling, by shard and key."""
     counts: dict[tuple[int, int], int] = {}  # by rank and worker
     read: list[LoggedBatch] = []
     for path in paths:
@@ -152,11 +144,7 @@ def _uses(batches: Sequence[LoggedBatch], skip: int) -> SampleUses:
 
 
 def log_files(path: str) -> list[str]:
-    """Return the files of a log: the path itself, or the ``.jsonl`` files of a folder.
-
-    Raises:
-        OSError: The folder cannot be read.
-    """
+    """Return the files of a log: the path itself, or the ``.jsonl`` files of a folder."""
     if not os.path.isdir(path):
         return [path]
     return sorted(entry.path for entry in os.scandir(path) if entry.name.endswith(".jsonl"))
@@ -273,11 +261,7 @@ class SampleUses:
 
 
 def traced_uses(run: PlannedRun, steps: int, *, skip: int = 0) -> SampleUses:
-    """Return which samples the first steps of a run use, in the order of the datasets, from its arguments alone.
-
-    Args:
-        skip: Number of the first step.
-    """
+    """Return which samples the steps from ``skip`` on use by the arguments of the run, in the order of the datasets."""
     found = [sample for step in range(skip, steps) for sample in trace_step(run, step)]
     return SampleUses.of(
         [one.step for one in found], [(one.dataset, one.index) for one in found], [one.rank for one in found]

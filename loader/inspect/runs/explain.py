@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -257,9 +256,9 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
         )
     # Faults of each dataset.
     for one in facts.sources:
-        named = partial(Finding, kind="never reached")
         if not one.used:
-            yield named(
+            yield Finding(
+                kind="never reached",
                 message=f"no sample of {one.path} comes in {facts.steps:,} steps",
                 hint="raise its weight, or remove it",
             )

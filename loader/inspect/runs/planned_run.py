@@ -342,11 +342,7 @@ class PlannedRun:
     def batches(
         self, numbers: Sequence[int], known: Callable[[int], Mapping[str, int] | None]
     ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-        """Yield what :meth:`batch` returns for each micro-batch.
-
-        Args:
-            known: Returns a state of a micro-batch's lane before it.
-        """
+        """Yield what :meth:`batch` returns for each micro-batch; ``known`` returns a state of its lane before it."""
         order, size = self.order, self.batch_size
         if self.skips or self.reader.history is not None or not isinstance(order, RepeatedOrder):
             yield from (self.batch(number, known(number)) for number in numbers)

@@ -39,11 +39,7 @@ def is_trace_folder(path: str) -> bool:
 
 
 class SamplePlace(NamedTuple):
-    """The place of a sample in the streams of a run.
-
-    Attributes:
-        path: The origins of the inputs of blends that lead to the reader; empty if there is one reader.
-    """
+    """The place of a sample in the stream of a lane; ``path`` has the origins of the blends above its reader."""
 
     lane: int
     path: tuple[int, ...]
@@ -154,11 +150,7 @@ def is_run(path: str) -> bool:
 
 
 def load_task_encoder(name: str) -> TaskEncoder[Any, Any, Any, Any]:
-    """Import a task encoder and create it without arguments.
-
-    Args:
-        name: ``module:Class`` or ``module:function``; modules in the working directory are found, too.
-    """
+    """Import ``module:Class`` or ``module:function``, also from the working directory, and call it."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"expected module:Class as the task encoder, found {name!r}")

@@ -158,11 +158,7 @@ def _named(parts: Sequence[Broken], count: int) -> dict[str, Any]:
 
 
 def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None] | None = None) -> StatsReport:
-    """Collect the statistics of a prepared dataset.
-
-    Raises:
-        TrustError: The tokenizer is code that may not run.
-    """
+    """Collect the statistics of a dataset; raise a ``TrustError`` if the tokenizer is code that may not run."""
     # Choose the samples.
     path = request.ref.path
     folder = dataset_at(request.ref)

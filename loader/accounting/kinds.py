@@ -57,7 +57,7 @@ ARRAY = frozenset({"npy", "npz", "pth", "tb", "ten"})
 """Decoded to arrays or tensors."""
 
 TORCH = frozenset({"pth", "tb", "ten"})
-"""Those of them that are decoded by torch, or by webdataset, which imports it."""
+"""Arrays that torch decodes, or webdataset, which imports torch."""
 
 PICKLE = frozenset({"pickle", "pkl", "pyd"})
 """Unpickled, if the caller trusts the data."""

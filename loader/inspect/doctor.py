@@ -172,11 +172,11 @@ _LOWEST = re.compile(r">=\s*([0-9.]+)")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
 
 
-_MIN_OPEN_FILES = 4096
-_MIN_SHARED_BYTES = 256 << 20
-_MIN_CACHE_BYTES = 20 << 30
-_MIN_MEMORY_BYTES = 4 << 30
-_MIN_TEMPORARY_BYTES = 1 << 30
+_MIN_OPEN_FILES = 4096  # a large mix keeps many shards open
+_MIN_SHARED_BYTES = 256 << 20  # that NCCL and loaders of torch fill
+_MIN_CACHE_BYTES = 20 << 30  # that the cache leaves free on its disk
+_MIN_MEMORY_BYTES = 4 << 30  # for a dozen workers that import torch
+_MIN_TEMPORARY_BYTES = 1 << 30  # where prepare sorts keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from ..storage import RemoteStorage
 from .lint import LintRequest, run_lint
 from .stats import StatsRequest, collect_stats
 
-_MAX_SHOWN = 10
+_MAX_SHOWN = 10  # samples or shards that a report names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,8 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import did_you_mean
 from ..metadataset.datasets import OpenDataset, named_datasets, open_datasets
 
-_MAX_NAMED = 20
-_MAX_SAMPLES = 3
+_MAX_NAMED = 20  # datasets or parts in a message
+_MAX_SAMPLES = 3  # samples in a message: their names are long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

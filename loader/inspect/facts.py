@@ -30,7 +30,7 @@ from .folder_views import one_line, scan_note
 from .media_views import media_facts, media_folder_facts
 
 _CHECKPOINT_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".pkl")
-_RUNS = 512
+_RUNS = 512  # spread evenly over a file, for the median of sizes
 _SAMPLES_A_RUN = 512
 
 

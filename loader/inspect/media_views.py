@@ -31,7 +31,7 @@ OpenMedia = Callable[[], AbstractContextManager["bytes | BinaryIO"]]
 _T = TypeVar("_T")
 _FRAME_AT = 0.3  # share of the duration: first frames are often black
 _MAX_PACKETS = 300  # decoded until a frame comes
-_LONGEST_SOUND_S = 60.0
+_LONGEST_SOUND_S = 60.0  # that is decoded for a waveform: an hour of sound would take seconds
 
 
 def encoded_media_views(extension: str, data: bytes) -> tuple[str, dict[str, Any]]:

@@ -292,7 +292,7 @@ def _node_notes(node: dict[str, Any]) -> Text:
 # Print tables: of any rows, and of the part sets of a dataset.
 
 
-_MAX_ROWS = 8
+_MAX_ROWS = 8  # part sets that are shown: there are a handful in most data
 _MAX_NAMES = 12  # of a part set
 
 

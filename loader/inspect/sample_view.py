@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..samples.decoding.decoder import SampleDecoder
 
 
-_MAX_SHOWN_PIXELS = 1 << 26  # of which a tensor of floats takes 22 bytes each while it is made
+_MAX_SHOWN_PIXELS = 1 << 26  # a tensor of floats takes 22 bytes a pixel while it is made
 
 
 Build = Callable[[Mapping[str, bytes], str], Any]
@@ -109,6 +109,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
     from ..samples.building.sample_builder import SampleBuilder
 
     # Code that may not run is reported with each sample.
+    builder: SampleBuilder | TrustError
     try:
         builder = SampleBuilder(
             config,
@@ -117,15 +118,12 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
             decoder=None if dataset.traits.holds_values else view_decoder(config),
         )
     except TrustError as error:
-        refused = error
-
-        def refuse(_parts: Mapping[str, bytes], _key: str) -> Any:
-            raise refused
-
-        return refuse
+        builder = error
 
     # Build a sample of the parts that it needs.
     def build(parts: Mapping[str, bytes], key: str) -> Any:
+        if isinstance(builder, TrustError):
+            raise builder
         if config is not None and config.field_map is not None:
             return builder.build(parts, key=key)  # decodes only the parts it needs; its errors name the others
         wanted = {name: data for name, data in parts.items() if builder.part_filter(name)}

@@ -27,11 +27,11 @@ from .text import plural
 
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
-_MAX_EXAMPLES = 4
-_MAX_CONFLICTS = 20
+_MAX_EXAMPLES = 4  # part sets: a sample of each is read
+_MAX_CONFLICTS = 20  # sentences
 _MEDIA_FIELDS = ("images", "videos", "audios")  # of a conversation
 _MEDIA_FAULTS = tuple(f"field {name!r}" for name in _MEDIA_FIELDS)
-_SHOWN_NAMES = 20
+_SHOWN_NAMES = 20  # parts in a warning
 _MAX_NAMES = 1000  # of parts, the most frequent: base names with dots may give each sample another one
 
 

@@ -19,7 +19,7 @@ from .running import RunningLint
 from .samples import Samples
 from .shard import Shards
 
-_OFFSETS_AT_ONCE = 1 << 20
+_OFFSETS_AT_ONCE = 1 << 20  # 8 MB of the index
 
 
 class JsonlCheck:
@@ -214,7 +214,7 @@ class JsonlFiles(LintRules):
     )
 
 
-_SEQUENCES_AT_ONCE = 1 << 20
+_SEQUENCES_AT_ONCE = 1 << 20  # sequences, whose positions take 16 MB
 _PARQUET: tuple[Kind, ...] = ("Parquet files", "folders of JSONL or Parquet files")
 
 

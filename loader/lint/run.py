@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
-from typing import Any, overload
+from typing import Any
 
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
@@ -74,10 +74,10 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
 
 
 def lint_tars(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintReport:
-    """Lint tar shards without an index. That a folder is not prepared is a finding; a single file need not be.
+    """Lint a tar file, or the tar files of a folder that is not prepared, which is a finding.
 
     Args:
-        plan: The plan of the lint; it names a folder that is not prepared, or a tar file.
+        plan: The plan of the lint.
         on_progress: Called after each task.
 
     Raises:
@@ -296,13 +296,7 @@ class DecodeTasks(Sequence[LintTask]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    @overload
-    def __getitem__(self, number: int, /) -> LintTask: ...
-    @overload
-    def __getitem__(self, number: slice, /) -> Sequence[LintTask]: ...
-    def __getitem__(self, number: int | slice, /) -> LintTask | Sequence[LintTask]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
+    def __getitem__(self, number: Any, /) -> Any:  # an integer: workers take one task after another
         if not 0 <= number < len(self):
             raise IndexError(f"expected a task in [0, {len(self)}), found {number}")
         shard_number = bisect_right(self._ends, number)

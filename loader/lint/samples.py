@@ -95,7 +95,7 @@ def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:
 
 
 _MAX_DUPLICATES = 100  # findings
-_HASHES_AT_ONCE = 1 << 20
+_HASHES_AT_ONCE = 1 << 20  # 8 MB of the index
 
 
 def _check_duplicate_keys(dataset: Dataset) -> Iterator[Finding]:

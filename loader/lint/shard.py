@@ -16,7 +16,7 @@ from ..storage import FileInfo, Storage
 from .metadata import SCAN_AGAIN, DatasetFiles
 from .rule import DATASETS, FILES, TARS, Finding, LintRule, LintRules, ScannedShard
 
-_CHUNK = 4 * 1024 * 1024
+_CHUNK = 4 * 1024 * 1024  # bytes of a read
 
 
 def compare_file(storage: Storage, shard: ShardEntry) -> tuple[FileInfo | None, list[Finding]]:

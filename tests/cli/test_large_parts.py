@@ -153,7 +153,7 @@ def test_findings_of_browse_name_parts_that_are_not_parsed(
 def test_lines_above_the_limit_are_never_held_and_are_named(
     tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("format.jsonl.lines", "lint.jsonl"):
+    for module in ("format.jsonl.lines", "lint.record_file"):
         monkeypatch.setattr(f"loader.{module}.CHECKED_JSON_BYTES", 1000)
     monkeypatch.setattr("loader.format.jsonl.lines._CHUNK_BYTES", 100)
     held: list[int] = []

@@ -145,7 +145,10 @@ class PageLinks:
             )
         self._url = url
         self._path = path
-        self._names = names_of((path,) if among is None else among)
+        names = DatasetNames()
+        self._names: dict[str, str] = {}  # of a path that comes twice, the first one
+        for dataset in (one for each in ((path,) if among is None else among) for one in _paths(each)):
+            self._names.setdefault(dataset, names.add(dataset))
 
     def url(self, dataset: str | None, shard: str | None, key: str | None) -> str | None:
         """Return the URL of a sample, of the path itself without a dataset; None if it has no page."""
@@ -170,16 +173,8 @@ def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
     return urlunsplit((parts.scheme, parts.netloc, page, query, ""))
 
 
-def names_of(paths: Sequence[str]) -> dict[str, str]:
-    """Return the names that a server gives to the datasets of paths; a path that comes twice has the first one."""
-    names, found = DatasetNames(), dict[str, str]()
-    for one in (one for path in paths for one in _paths(path)):
-        name = names.add(one)
-        found.setdefault(one, name)
-    return found
-
-
 def _paths(path: str) -> Iterator[str]:
+    """Yield the datasets of a path; a metadataset with faults has none."""
     if not is_metadataset(path):
         yield path
         return

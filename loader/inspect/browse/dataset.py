@@ -119,7 +119,7 @@ def _open_run(request: RunRequest) -> PlannedRun:
     return PlannedRun(request)
 
 
-_CHECKED_EVERY_S = 1.0
+_CHECKED_EVERY_S = 1.0  # how often the files of a dataset are compared: each page asks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,9 +382,9 @@ def media_type(part: str) -> str:
     return _MEDIA_TYPES.get(extension, text)
 
 
-_COLUMN = "tag"
-_MAX_CHARACTERS = 80
-_MAX_TAGS = 1000
+_COLUMN = "tag"  # the column that keeps the tags
+_MAX_CHARACTERS = 80  # of a tag
+_MAX_TAGS = 1000  # the codes of the column have 16 bits
 
 
 def tags(folder: Dataset) -> tuple[str, ...]:

@@ -21,18 +21,18 @@ from ..views import open_views
 from .dataset import BrowsedDataset, is_picture, media_type
 from .workers import MAX_PART_BYTES, PartAddress, read_part
 
-_MAX_ARRAYS = 20
+_MAX_ARRAYS = 20  # of one file
 _MAX_NUMBERS = 1_000_000  # that a histogram counts
-_BARS = 24
+_BARS = 24  # of a histogram
 _FIELD_KEYS = ("name", "type", "shape", "dtype", "range", "size_bytes", "media", "facts", "text", "fault")
 _EXTENSIONS = ("npy", "npz", "pth", "pt")
 
 
 _MAX_PARTS = 200  # and fields
-_MAX_TEXT_BYTES = 200_000
+_MAX_TEXT_BYTES = 200_000  # of one part
 _MAX_TEXTS_BYTES = 4_000_000  # of all parts
 _MAX_EXACT_DIGITS = 15  # of an integer in JavaScript
-_MAX_HEX_BYTES = 512
+_MAX_HEX_BYTES = 512  # of a part that is no text
 _MAX_HEAD_BYTES = 256 * 1024  # of a picture, to find its orientation
 
 

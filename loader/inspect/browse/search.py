@@ -44,11 +44,11 @@ from ..stats import Distribution, StatsRequest, collect_stats, compute_values, e
 from .dataset import BrowsedDataset, DatasetAddress, media_type
 from .workers import open_dataset
 
-_KEYS_AT_ONCE = 1 << 16
-_SAMPLES_AT_ONCE = 200
-_BATCHES_AHEAD = 8
+_KEYS_AT_ONCE = 1 << 16  # samples of a step of a search by key
+_SAMPLES_AT_ONCE = 200  # of a task in a worker process
+_BATCHES_AHEAD = 8  # tasks that wait for workers: a search that is stopped loses few
 _MAX_TEXT_BYTES = 1 << 20  # of a part that is searched
-_MAX_FINDING = 300
+_MAX_FINDING = 300  # characters of a note
 
 SearchKind = Literal["keys", "texts", "where", "findings"]
 SEARCH_KINDS: tuple[SearchKind, ...] = ("keys", "texts", "where", "findings")

@@ -119,14 +119,14 @@ def open_dataset(address: DatasetAddress) -> BrowsedDataset:
 
 
 _MAX_PIXELS = 100_000_000  # of a picture that is decoded: a bomb ends here
-_QUALITY = 80
+_QUALITY = 80  # of JPEG
 _JPEG = b"\xff\xd8\xff"
-_COLOURS = ("YCbCr", "Gray", "RGB")
+_COLOURS = ("YCbCr", "Gray", "RGB")  # that the fast decoder converts
 _MIN_SCALE, _MAX_SCALE = 7 / 8, 5 / 4  # of the wanted size, which a decoder of JPEG hits in steps of an eighth
 
 
 _LENGTH_BYTES = 4  # before each message
-_MAX_RECEIVED_BYTES = 1 << 18
+_MAX_RECEIVED_BYTES = 1 << 18  # at a time
 _MAX_DECODE_S = 20  # a picture that takes longer ends its process
 
 

@@ -99,7 +99,7 @@ class DifferenceList:
 
 _COLUMNS = ("part_name", "part_offset", "part_size", "part_ends", "key_bytes", "key_ends")
 _MAX_ALIKE = 3  # samples of a shard that are listed one by one
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20  # compared at a time
 
 
 def compare_datasets(

@@ -19,7 +19,7 @@ from .trace import trace_step
 if TYPE_CHECKING:
     from .planned_run import PlannedRun
 
-_MAX_LINE_BYTES = 64 << 20
+_MAX_LINE_BYTES = 64 << 20  # read at a time: a longer line is none of a loader
 _READ_EVENT = "._slices_iter.yield"  # of megatron-energon: a worker read a sample
 
 
@@ -139,8 +139,9 @@ def read_loading_order(paths: Sequence[str], *, skip: int = 0) -> SampleUses:
 
 
 def _uses(batches: Sequence[LoggedBatch], skip: int) -> SampleUses:
-    each = [(batch, key) for batch in batches if batch.step >= skip for key in batch.keys]
-    return SampleUses.of([batch.step for batch, _ in each], [key for _, key in each], [batch.rank for batch, _ in each])
+    return SampleUses.of(
+        [(batch.step, key, batch.rank) for batch in batches if batch.step >= skip for key in batch.keys]
+    )
 
 
 def log_files(path: str) -> list[str]:
@@ -203,10 +204,11 @@ class SampleUses:
     times: np.ndarray[Any, np.dtype[np.int64]]
 
     @classmethod
-    def of(cls, steps: Sequence[int], names: Sequence[Any], ranks: Sequence[int]) -> SampleUses:
-        """Return the uses of samples; their names define the order."""
-        if not steps:
+    def of(cls, uses: Sequence[tuple[int, Any, int]]) -> SampleUses:
+        """Return uses of samples from their steps, names and ranks; the names define the order."""
+        if not uses:
             raise ConfigError("no step has a sample", hint="check the number of steps, and of those that are skipped")
+        steps, names, ranks = zip(*uses, strict=True)
         numbers = {name: number for number, name in enumerate(sorted(set(names)))}
         samples = np.fromiter((numbers[name] for name in names), np.int64, len(names))
         return cls(np.asarray(steps, np.int64), samples, np.asarray(ranks, np.int64), np.bincount(samples))
@@ -262,7 +264,5 @@ class SampleUses:
 
 def traced_uses(run: PlannedRun, steps: int, *, skip: int = 0) -> SampleUses:
     """Return which samples the steps from ``skip`` on use by the arguments of the run, in the order of the datasets."""
-    found = [sample for step in range(skip, steps) for sample in trace_step(run, step)]
-    return SampleUses.of(
-        [one.step for one in found], [(one.dataset, one.index) for one in found], [one.rank for one in found]
-    )
+    samples = (sample for step in range(skip, steps) for sample in trace_step(run, step))
+    return SampleUses.of([(one.step, (one.dataset, one.index), one.rank) for one in samples])

@@ -24,10 +24,10 @@ from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
 from .volume_mix import mean_of_column
 
-_MAX_LOCATED = 5_000_000
-_POOR_SHUFFLE = 0.5
+_MAX_LOCATED = 5_000_000  # samples that are located one by one: half a second
+_POOR_SHUFFLE = 0.5  # mixing below which neighbours stay close
 _LARGE_SHARD_SHARE = 2.0  # relative to a random order
-_MANY_EPOCHS = 10.0
+_MANY_EPOCHS = 10.0  # passes over a dataset
 _AMOUNTS = frozenset({"tokens", "seconds", "duration"})
 _PREFETCHED_BATCHES = 2  # of each worker, as torch's DataLoader does
 

@@ -145,7 +145,7 @@ def order_of_blends(identity: Any) -> str:
     return "columns" if names.index("decode") < names.index("blend") else "metrics"
 
 
-_BATCHES_TOGETHER = 1024
+_BATCHES_TOGETHER = 1024  # micro-batches that are located in one call of numpy
 _FIRST_POSITIONS, _MAX_POSITIONS, _GROWTH = 1 << 8, 1 << 18, 4  # at a time
 
 

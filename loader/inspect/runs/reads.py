@@ -14,9 +14,9 @@ from ...pipeline.reading.source import Source
 from ...storage import split_url
 from .planned_run import PlannedRun
 
-_PROBED_BATCHES = 256
-_MAX_PROBED_SAMPLES = 1 << 14
-_PROBED_LANES = 16
+_PROBED_BATCHES = 256  # in which shards are counted
+_MAX_PROBED_SAMPLES = 1 << 14  # that are located: bounds the time
+_PROBED_LANES = 16  # spread evenly over all lanes
 _READ_TOGETHER = 1024  # positions of a lane
 
 

@@ -116,16 +116,15 @@ def _of_item(run: PlannedRun, number: int, item_id: ItemId) -> _Rows:
 
 
 def _traced(run: PlannedRun, number: int, rows: _Rows) -> Iterator[TracedSample]:
-    step, rank = run.steps.place(number)
     for position, row in enumerate(zip(*(column.tolist() for column in rows), strict=True)):
-        yield _sample(run, step, rank, position, row, left_out=run.steps.is_left_out(number))
+        yield _sample(run, number, position, row)
 
 
-def _sample(
-    run: PlannedRun, step: int, rank: int, position: int, row: tuple[int, ...], *, left_out: bool
-) -> TracedSample:
-    lane, number, epoch, index = row
-    source = None if number == GONE else run.sources[number]
+def _sample(run: PlannedRun, number: int, position: int, row: tuple[int, ...]) -> TracedSample:
+    """Return the sample at a position of a micro-batch."""
+    lane, source_number, epoch, index = row
+    source = None if source_number == GONE else run.sources[source_number]
+    step, rank = run.steps.place(number)
     return TracedSample(
         step=step,
         rank=rank,
@@ -135,7 +134,7 @@ def _sample(
         index=index,
         epoch=epoch,
         lane=lane,
-        left_out=left_out,
+        left_out=run.steps.is_left_out(number),
     )
 
 
@@ -178,10 +177,8 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
         for source, epoch, index in planned.pieces(lane, planned.batches_of_lane(lane, stop)):
             for row in np.flatnonzero(_is_one_of(wanted, source, index)).tolist():
                 own, position = divmod(seen + row, size)
-                number = own * planned.lanes + lane
                 found = (lane, int(source[row]), int(epoch[row]), int(index[row]))
-                left_out = planned.steps.is_left_out(number)
-                yield _sample(planned, *planned.steps.place(number), position, found, left_out=left_out)
+                yield _sample(planned, own * planned.lanes + lane, position, found)
             seen += len(source)
 
 

@@ -31,7 +31,7 @@ from .distribution import Distribution, TopValues
 from .scan import Broken, ScanResult, ScanTask, as_array, media_parts, scan_samples
 from .values import Value
 
-_MAX_CATEGORIES = 1000
+_MAX_CATEGORIES = 1000  # different texts of a column
 _MAX_NAMES = 1000  # of numbers, and of texts
 _MAX_BROKEN = 100  # that are named
 _UNITS = {"width": "pixels", "height": "pixels", "duration": "seconds", "bytes": "bytes"}

@@ -13,7 +13,7 @@ import numpy.typing as npt
 _BINS_PER_OCTAVE = 8  # so that a quantile is right to 9 %
 _MIN_EXPONENT = -30  # smaller magnitudes count as 0
 _MAX_EXPONENT = math.nextafter(1024, 0)  # of 64-bit floats
-_MAX_DISTINCT = 20_000
+_MAX_DISTINCT = 20_000  # texts that are counted one by one: bounds memory
 _Z_95 = 1.959964  # of the normal distribution
 
 

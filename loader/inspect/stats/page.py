@@ -18,9 +18,9 @@ from ..text import format_bytes
 from .collect import StatsReport
 from .distribution import Distribution, TopValues
 
-_PICTURES = 24
+_PICTURES = 24  # of evenly spaced samples
 _SIDE = 160  # pixels
-_MAX_PIXELS = 100_000_000
+_MAX_PIXELS = 100_000_000  # of a picture: a bomb is left out
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }

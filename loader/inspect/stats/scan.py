@@ -41,7 +41,7 @@ from .values import (
 
 _log = get_logger(__name__)
 _MAX_TIMED = 64  # samples that an estimate reads
-_MAX_TIMED_S = 1.0
+_MAX_TIMED_S = 1.0  # of an estimate, which a user waits for
 
 
 class ValueEstimate(NamedTuple):
@@ -134,11 +134,11 @@ def _as_values(values: dict[int, Value], samples: IntArray) -> Values:
     return Values(as_array([values.get(number, 0) for number in numbers]), known)
 
 
-_SAMPLES_AT_ONCE = 2000
+_SAMPLES_AT_ONCE = 2000  # of a task: progress is shown after each
 _MAX_BROKEN = 20  # that are named
 _HUGE = 1 << 1023  # nearly the largest of 64-bit floats
 _DENSE_READ = 8 << 20  # bytes of a request, if samples lie close together
-_SPARSE_READ = 64 << 10
+_SPARSE_READ = 64 << 10  # bytes of a request, if samples lie far apart
 _MAX_DENSE = 1 << 20  # bytes from one sample to the next
 
 

@@ -36,7 +36,7 @@ Tokenizer = Callable[[str], int]
 
 _BY_NAME = MediaFilter(strategy="EXTENSION")
 _MAX_FIELDS = 200  # of one JSON part
-_MAX_DEPTH = 4
+_MAX_DEPTH = 4  # levels of a JSON document
 _MAX_TEXT = 80  # characters of a text that is counted as a value
 _MAX_NAMED_TEXT = 1000  # of one that is named
 _LONGEST_TEXT = 64 << 20  # bytes

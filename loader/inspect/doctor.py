@@ -232,8 +232,7 @@ def examine_machine(limits: Limits | None = None, installed: Installed | None = 
     cache, cache_disk, advice = _examine_cache()
     advice += [
         *_about_packages(installed),
-        *_about_limits(limits),
-        *_about_temporary(temporary),
+        *_about_limits(limits, temporary),
     ]
     return Checkup(
         installed=installed,
@@ -256,7 +255,7 @@ def _about_packages(installed: Installed) -> Iterator[Advice]:
         yield Advice(severity="error", subject=name, message=message, hint=f"pip install '{name}>={lowest}'")
 
 
-def _about_limits(limits: Limits) -> Iterator[Advice]:
+def _about_limits(limits: Limits, temporary: Disk | None) -> Iterator[Advice]:
     # Compare the visible cores with the time of the control group.
     if limits.cores < limits.usable_cores:
         yield _warning(
@@ -293,13 +292,12 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
             message=f"{format_bytes(memory)} of memory: each worker process that imports torch takes about 0.3 GB",
             hint="use fewer workers, or worker_type='thread'",
         )
-
-
-def _about_temporary(disk: Disk | None) -> Iterator[Advice]:
-    if disk is not None and disk.free_bytes < _MIN_TEMPORARY_BYTES:
+    # Prepare sorts keys on the disk of temporary files.
+    if temporary is not None and temporary.free_bytes < _MIN_TEMPORARY_BYTES:
+        free = format_bytes(temporary.free_bytes)
         yield _warning(
             subject="temporary files",
-            message=f"{disk.path} has {format_bytes(disk.free_bytes)} free: prepare of large datasets sorts there",
+            message=f"{temporary.path} has {free} free: prepare of large datasets sorts there",
             hint="free space, or set TMPDIR to a folder on another disk",
         )
 

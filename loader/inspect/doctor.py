@@ -170,8 +170,6 @@ _DEVELOPMENT = frozenset(("dev", "docs", "test"))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LOWEST = re.compile(r">=\s*([0-9.]+)")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
-
-
 _MIN_OPEN_FILES = 4096  # a large mix keeps many shards open
 _MIN_SHARED_BYTES = 256 << 20  # that NCCL and loaders of torch fill
 _MIN_CACHE_BYTES = 20 << 30  # that the cache leaves free on its disk

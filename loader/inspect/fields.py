@@ -198,7 +198,8 @@ def _describe_json(data: bytes, size: str) -> FieldView:
 
 def _describe_structure(value: Any, facts: str) -> FieldView:
     try:
-        text = _first_text(json.JSONEncoder(indent=2, ensure_ascii=False, default=_describe_inner).iterencode(value))
+        encoder = json.JSONEncoder(indent=2, ensure_ascii=False, default=lambda inner: describe_value("", inner).facts)
+        text = _first_text(encoder.iterencode(value))
     except (ValueError, TypeError, RecursionError):
         text = _safe_repr(value)
     return FieldView(facts=facts, text=text[:_MAX_TEXT])
@@ -215,10 +216,6 @@ def _first_text(pieces: Iterable[str]) -> str:
     return "".join(kept)
 
 
-def _describe_inner(value: Any) -> str:
-    return describe_value("", value).facts
-
-
 def _describe_npy(data: bytes, size: str) -> FieldView:
     import numpy as np
 
@@ -232,7 +229,8 @@ def _describe_npy(data: bytes, size: str) -> FieldView:
 def _describe_array(array: Any) -> FieldView:
     shape = tuple(int(side) for side in array.shape)
     kind = str(array.dtype).removeprefix("torch.")
-    facts = f"{kind} {_format_shape(shape)}"
+    sides = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})" if shape else "scalar"
+    facts = f"{kind} {sides}"
     count = prod(shape)
     if count == 0:
         return FieldView(facts=facts + ", empty", shape=shape, dtype=kind)
@@ -245,10 +243,6 @@ def _describe_array(array: Any) -> FieldView:
         picture = array_picture(array) if len(shape) == 3 else None
         pictures = (picture,) if picture else ()
     return FieldView(facts=facts, pictures=pictures, shape=shape, dtype=kind, range=extent)
-
-
-def _format_shape(shape: tuple[int, ...]) -> str:
-    return "scalar" if not shape else f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
 
 
 def _flat(array: Any) -> Any:

@@ -59,7 +59,7 @@ def media_views(metadata: AVMetadata, open_media: OpenMedia) -> tuple[str, dict[
     if metadata.video_width and metadata.video_height:
         shown["pictures"] = (_frame_picture(metadata, open_media),)
     elif metadata.audio_sample_rate:
-        shown["waveform"] = _waveform(open_media)
+        shown["waveform"] = lambda spans: _decoded(open_media, lambda data: _decode_levels(data, spans))
     return av_text(metadata), shown
 
 
@@ -79,11 +79,6 @@ def _frame_picture(metadata: AVMetadata, open_media: OpenMedia) -> Picture:
         return _decoded(open_media, lambda data: shrink_to_rgb(_decode_frame(data, duration_s), longest))
 
     return Picture(width=metadata.video_width or 1, height=metadata.video_height or 1, load=load)
-
-
-def _waveform(open_media: OpenMedia) -> Waveform:
-    """Return the waveform of a file's sound, of its first minute if it is longer."""
-    return lambda spans: _decoded(open_media, lambda data: _decode_levels(data, spans))
 
 
 def _decode_frame(data: bytes | BinaryIO, duration_s: float) -> Image:
@@ -111,7 +106,7 @@ def _decode_levels(data: bytes | BinaryIO, spans: int) -> Sequence[float]:
 
     from ..format.media.av_container import audio_stream, import_av, open_av
 
-    # Decode the first minute as mono.
+    # Decode the sound as mono, the first minute if it is longer.
     av = import_av()
     with open_av(data) as container:
         audio = audio_stream(container)

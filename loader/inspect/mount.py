@@ -132,14 +132,11 @@ class DatasetFiles:
         index = self._folder.index
         found = index.find(key if shard is None else f"{shard.name}/{key}")
         for sample in reversed(found):
-            if index.key(sample) == key and (shard is None or index.shard_of(sample) is shard) and self._has(sample):
+            is_same = index.key(sample) == key and (shard is None or index.shard_of(sample) is shard)
+            is_in_part = any(sample in some for some in self._ranges)
+            if is_same and is_in_part and not (self._is_restricted and is_excluded(self._folder, sample)):
                 return sample
         return None
-
-    def _has(self, sample: int) -> bool:
-        if not self._is_restricted:
-            return True
-        return any(sample in some for some in self._ranges) and not is_excluded(self._folder, sample)
 
     def _of_shard(self, shard: ShardEntry) -> list[range]:
         return clip(self._ranges, self._folder.index.samples_of(shard))

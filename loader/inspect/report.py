@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _PIPED_COLUMNS = 1_000  # effectively no line wrapping when piped
 _MIXED = {"weight": "mixed by weight", "repetitions": "repeated in each pass", None: "one after another"}
-
-
 _MAX_PARTS = 50  # the largest
 
 

@@ -26,6 +26,8 @@ from ..format.tar.idx import has_tar_idx, tar_idx_bytes
 from ..format.unfinished import left_sentence
 from .rule import DATASETS, SHARDS, Finding, LintRule, LintRules, ScannedShard
 
+# The split and the filters.
+
 
 def _check_filters(dataset: Dataset) -> Iterator[Finding]:
     for name in filter_names(dataset.storage):
@@ -159,6 +161,9 @@ class Split(LintRules):
     )
 
 
+# The documents, and files that an interrupted run has left.
+
+
 def unreadable_dataset(error: EnergonError, rule: LintRule | None = None) -> Finding:
     """Return the finding for a dataset that cannot be opened; it is not prepared, unless a rule says more."""
     return Finding(rule or DatasetFiles.E001, error.message, at=error.at, hint=error.hint)
@@ -198,7 +203,7 @@ def _check_left_files(dataset: Dataset) -> Iterator[Finding]:
         yield Finding(DatasetFiles.W010, f"{sentence}: run energon prepare again, which removes them")
 
 
-# ------------------------------------------------------------------------------------------------------ index.sqlite
+# Indexes for other tools: index.sqlite and .tar.idx.
 
 SCAN_AGAIN = "run energon prepare --force-overwrite"  # a plain prepare compares size and modification time only
 _REBUILD = "energon prepare --force-overwrite rebuilds it"

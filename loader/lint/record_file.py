@@ -22,6 +22,9 @@ from .shard import Shards
 _OFFSETS_AT_ONCE = 1 << 20  # 8 MB of the index
 
 
+# JSONL files.
+
+
 class JsonlCheck:
     """A check of a JSONL file.
 
@@ -216,6 +219,9 @@ class JsonlFiles(LintRules):
 
 _SEQUENCES_AT_ONCE = 1 << 20  # sequences, whose positions take 16 MB
 _PARQUET: tuple[Kind, ...] = ("Parquet files", "folders of JSONL or Parquet files")
+
+
+# Token files and Parquet files, and the dispatch by kind.
 
 
 def check_record_file(lint: RunningLint, storage: Storage, name: str, *, level: str) -> None:

@@ -26,8 +26,6 @@ _MAX_NUMBERS = 1_000_000  # that a histogram counts
 _BARS = 24  # of a histogram
 _FIELD_KEYS = ("name", "type", "shape", "dtype", "range", "size_bytes", "media", "facts", "text", "fault")
 _EXTENSIONS = ("npy", "npz", "pth", "pt")
-
-
 _MAX_PARTS = 200  # and fields
 _MAX_TEXT_BYTES = 200_000  # of one part
 _MAX_TEXTS_BYTES = 4_000_000  # of all parts

@@ -30,6 +30,9 @@ _OF_STEPS = ("batch_samples", "ranks")  # the arguments of a schedule of weights
 _MAX_LANES = 3  # that are listed
 
 
+# Checkpoints: would a run not resume exactly, and why?
+
+
 def compare_checkpoints(before: str, after: str, found: DifferenceList, *, place: str | None) -> bool:
     """Compare the states of two checkpoints.
 
@@ -147,6 +150,7 @@ def _sources(identity: Any) -> Iterator[dict[str, Any]]:
         yield dict(identity)
 
 
+# The facts about a leaf of a metadataset that change a mix.
 _COMPARED = (
     "share",
     "schedule",
@@ -162,10 +166,11 @@ _COMPARED = (
     "fault",
 )
 _DIGITS = 6  # of shares
-
-
 _OTHER_INDEX = "the indexes have different uuids: a state that was saved with A does not restore with B"
-_UNCOMPARED = ("path", "prepared", "prepared_at", "mtime", "index")
+_UNCOMPARED = ("path", "prepared", "prepared_at", "mtime", "index")  # facts that are others for a copy
+
+
+# Paths of any kind.
 
 
 def compare_paths(

@@ -193,14 +193,10 @@ def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, found: 
                     changes[(name,)].append(Difference(place, "bytes", parts[name], parts_now[name]))
     # List a few changes of each kind, and summarize many.
     for alike in changes.values():
-        found.extend(alike if len(alike) <= _MAX_ALIKE else [_summary(alike)])
+        first = dataclasses.replace(alike[0], place=f"{alike[0].place} and {len(alike) - 1:,} more")
+        found.extend(alike if len(alike) <= _MAX_ALIKE else [first])
     if found.count == count:
         found.add(shard, "positions of the parts", "those of A", "those of B")
-
-
-def _summary(alike: Sequence[Difference]) -> Difference:
-    """Return the first of many differences of one kind, with the number of the others."""
-    return dataclasses.replace(alike[0], place=f"{alike[0].place} and {len(alike) - 1:,} more")
 
 
 def _parts(rows: ShardIndex, sample: int) -> dict[str, int]:

@@ -183,7 +183,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     task = ScanTask(
         ref=request.ref,
         samples=chosen,
-        parts=_matching(folder.index.part_names, request.parts),
+        parts=None if request.parts is None else _matching(folder.index.part_names, request.parts),
         hashed=None if request.dedupe is None else report.hashed_parts,
         kept=tuple(meant),
         tokenizer=request.tokenizer,
@@ -228,9 +228,7 @@ def _hashed_parts(folder: Dataset, request: StatsRequest) -> tuple[str, ...]:
     return (request.dedupe,) if request.dedupe else media_parts(names)
 
 
-def _matching(names: Sequence[str], patterns: Sequence[str] | None) -> tuple[str, ...] | None:
-    if patterns is None:
-        return None
+def _matching(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 

@@ -205,6 +205,7 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
         folder: The folder, and what its samples contain.
         trust_code: Load pickles.
     """
+    # Find the fields that no sample can fill.
     found = folder.contents
     if choice.field_map is None or not found.samples:
         return []
@@ -216,6 +217,7 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
         for name, each in missing.items()
         if each.samples == found.samples
     }
+    # Fill the others from one sample of each part set.
     values = set(found.json_values)
     for number, (key, parts) in enumerate([(found.key, found.parts), *found.examples]):
         testable = {

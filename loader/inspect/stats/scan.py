@@ -197,6 +197,7 @@ class _Reader:
         shown: SampleValues = []
         kept: SampleValues = []
         wanted = self._task.parts if not self._task.kept_only else self._request.kept
+        # Parts of records are values that are read together.
         if self._file is None:
             limit = self._task.max_json_bytes
             for name, value in self._folder.read_parts(sample, wanted, max_json_bytes=limit).items():
@@ -208,6 +209,7 @@ class _Reader:
                     shown += of_part[0]
                     kept += of_part[1]
             return shown, kept
+        # Parts of tars have sizes, too, and only the headers of media are read.
         total = 0
         for part in tar_index(self._folder).parts(sample):
             total += part.size_bytes

@@ -108,7 +108,7 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_every_finding_of_lint_is_explained_in_the_words_that_the_code_has() -> None:
-    from loader.inspect.rule_catalog import LINT_RULES
+    from loader.inspect.lint import LINT_RULES
 
     text = (ROOT / "docs" / "reference" / "findings.md").read_text(encoding="utf-8").replace("`", "")
     rows = re.findall(r"^\| ([EW]\d{3}) \| (.+?) \| .+ \|$", text, flags=re.MULTILINE)

@@ -9,7 +9,6 @@ from loader.errors import escape_controls
 from loader.inspect import (
     asked_shares,
     format_bytes,
-    format_count,
     format_percent,
     plural,
     print_part_sets,
@@ -67,7 +66,7 @@ def show_split(
     for name, shards in split.parts.items():
         size = round(sum(sizes.get(shard, 0) for shard in shards) * split.share_of(name))
         span = "" if not shards else shards[0] if len(shards) == 1 else f"{shards[0]} … {shards[-1]}"
-        counts = [format_count(len(shards)), format_bytes(size), *([f"{asked.get(name, 0):.1f} %"] if asked else [])]
+        counts = [f"{len(shards):,}", format_bytes(size), *([f"{asked.get(name, 0):.1f} %"] if asked else [])]
         share = format_percent(size / total)
         rows.append((name, *counts, share, str(split.ranges.get(name, "")) if split.ranges else span))
     numbers = (">shards", ">bytes", *([">asked"] if asked else []), ">share")

@@ -3,11 +3,9 @@ from .account import (
     AccountEntry as AccountEntry,
     AccountError as AccountError,
     IncompleteError as IncompleteError,
-    Unit as Unit,
-)
-from .rules import (
     Rule as Rule,
     RuleGroup as RuleGroup,
+    Unit as Unit,
     meanings as meanings,
     plain_text as plain_text,
     reasons as reasons,

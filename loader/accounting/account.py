@@ -1,15 +1,81 @@
-"""The account of a command: used + left out + failed = seen, for each unit of its input."""
+"""The account of a command: used + left out + failed = seen, for each unit of its input; and what its codes mean."""
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import msgspec
 
 from ..errors import EnergonError
-from .rules import meanings
+
+_SEVERITIES = {"E": "error", "W": "warning", "L": "left out", "F": "failed"}
+_LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
+
+
+@dataclass(frozen=True, eq=False)
+class Rule:
+    """The explanation of a code; all texts but the meaning are Markdown of ``docs/reference/findings.md``.
+
+    Attributes:
+        meaning: The fault, in one line of plain text.
+        why: Consequences of the fault.
+        action: Instruction that resolves it.
+        example: A case in which it is found.
+        code: The letter of the severity, and a number.
+    """
+
+    meaning: str
+    _: KW_ONLY
+    why: str
+    action: str
+    example: str
+    code: str = ""
+
+    @property
+    def severity(self) -> str:
+        """``error`` (exit code 1) or ``warning``; of a reason, ``left out`` or ``failed``."""
+        return _SEVERITIES[self.code[0]]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleGroup:
+    """The rules of one kind of fault, with a remark on all of them in Markdown."""
+
+    title: str
+    note: str
+    rules: tuple[Rule, ...]
+
+
+@cache  # most commands leave nothing out, so the texts are read when a reason is first named
+def reasons() -> RuleGroup:
+    """Return the reasons why input is left out or fails."""
+    texts = tomllib.loads(Path(__file__).with_name("reasons.toml").read_text("utf-8"))
+    return RuleGroup(
+        texts["title"], texts["note"], tuple(Rule(code=code, **rule) for code, rule in texts["reasons"].items())
+    )
+
+
+@cache
+def meanings() -> dict[str, str]:
+    """Return the meaning of each reason, by code."""
+    return {rule.code: rule.meaning for rule in reasons().rules}
+
+
+def plain_text(markdown: str) -> str:
+    """Return a line of Markdown as plain text: without backticks, and with the targets of links in parentheses.
+
+    >>> plain_text("edit `split.yaml`; see [Choose the split](../how-to/choose-the-split.md)")
+    'edit split.yaml; see Choose the split (docs/how-to/choose-the-split.md)'
+    """
+    return _LINK.sub(lambda link: f"{link[1]} ({link[2].replace('../', 'docs/', 1)})", markdown).replace("`", "")
+
 
 Unit = Literal["files", "members", "rows", "samples", "parts", "bytes"]
 """What is counted: files of a folder, members of an archive, rows of a table or document, and what they hold."""
@@ -86,10 +152,8 @@ class Account:
         """Count units that are left out.
 
         Args:
-            unit: What is counted.
             reason: Code of the reason; it begins with L.
             example: Name of the first unit, as a user would look for it.
-            count: Number of units.
             size_bytes: Their bytes, if they are known.
         """
         self._add(AccountEntry(unit, reason, count, size_bytes, example))
@@ -150,11 +214,7 @@ class Account:
             self._add(entry)
 
     def check(self) -> None:
-        """Check that every unit has one fate.
-
-        Raises:
-            AccountError: The sums differ.
-        """
+        """Check that every unit has one fate; raise an ``AccountError`` if the sums differ."""
         for unit in _UNITS:
             others = sum(entry.count for entry in self._others.values() if entry.unit == unit)
             if self._used[unit] + others != self._seen[unit]:
@@ -165,14 +225,7 @@ class Account:
                 )
 
     def check_complete(self, *, at: str) -> None:
-        """Check that everything was used, for ``--strict``.
-
-        Args:
-            at: The output, for the message.
-
-        Raises:
-            IncompleteError: Something was left out, or failed; the message names each reason with an example.
-        """
+        """Check that everything was used, for ``--strict``."""
         entries = [*self.left_out, *self.failed]
         if entries:
             lines = [f"{e.count:,} {e.unit}: {meanings()[e.reason]} [{e.reason}], first {e.example}" for e in entries]

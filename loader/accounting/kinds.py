@@ -57,7 +57,7 @@ ARRAY = frozenset({"npy", "npz", "pth", "tb", "ten"})
 """Decoded to arrays or tensors."""
 
 TORCH = frozenset({"pth", "tb", "ten"})
-"""Those of them that are decoded by torch, or by webdataset, which imports it."""
+"""Arrays that torch decodes, or webdataset, which imports torch."""
 
 PICKLE = frozenset({"pickle", "pkl", "pyd"})
 """Unpickled, if the caller trusts the data."""
@@ -128,7 +128,6 @@ class Kind:
     """Describe a file by its first bytes.
 
     Attributes:
-        kind: The kind.
         extension: The usual extension of such files, without a dot; empty if they have none.
         description: What such a file is called, with an article: ``"a PNG picture"``.
     """
@@ -259,7 +258,6 @@ def kind_of_part(part_name: str, contents: Kind | None) -> PartKind:
     r"""Return the kind of a part: by its name, unless its contents are a picture, sound or video under another name.
 
     Args:
-        part_name: Its name.
         contents: What its first bytes say; None if they were not read.
 
     >>> kind_of_part("img", kind_of_bytes(b"GIF89a")), kind_of_part("txt", None)
@@ -362,7 +360,6 @@ def _mpeg_audio(head: bytes) -> Kind | None:
 
 
 def _document(head: bytes, *, is_whole: bool) -> Kind | None:
-    """Return the kind of a text, JSON or MessagePack document."""
     text = _text_of(head, is_whole=is_whole)
     if text is None:
         return _MSGPACK if is_whole and _is_msgpack(head) else None
@@ -418,11 +415,6 @@ _FOREIGN: Mapping[PartKind | None, frozenset[PartKind]] = {
 
 def foreign_contents(part_name: str, data: bytes, *, is_unreadable: bool = False) -> str | None:
     """Return one line if a part is a file of another kind than its name says; None if it is not, or unknown.
-
-    Args:
-        part_name: Its name.
-        data: Its bytes.
-        is_unreadable: The part is an image by its name, and no reader of images knows it.
 
     >>> foreign_contents("jpg", b"%PDF-1.7")
     "part 'jpg' is not an image, but a PDF document"

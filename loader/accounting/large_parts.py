@@ -26,7 +26,6 @@ class LargePart(bytes):
 
     Attributes:
         size_bytes: Size of the part; for a compressed part, the size of what was decompressed.
-        limit: The limit that it exceeds.
         head: Its first bytes.
     """
 

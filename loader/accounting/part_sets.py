@@ -30,8 +30,6 @@ class PartSet(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         parts: The part names, sorted.
-        samples: Number of samples.
-        shards: Number of shards with such samples.
         first_sample: Number of the first sample.
         example: The first sample, ``<shard>/<key>``.
     """
@@ -55,7 +53,6 @@ class PartSets(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         sets: The part sets, the most frequent first.
-        samples: Number of all samples.
         others: Number of samples of further part sets, which are not listed.
     """
 
@@ -108,7 +105,6 @@ def missing_in_rows(part_ends: _Integers, part_ids: _Integers, wanted: Sequence[
     Args:
         part_ends: The row of parts after the last one of each sample, shape (n,).
         part_ids: The number of each part's name, shape (p,).
-        wanted: Numbers of names.
     """
     count, first, names = 0, -1, np.array(wanted, np.int64)
     for start in range(0, len(part_ends), _SAMPLES_AT_ONCE):
@@ -140,10 +136,6 @@ class PartSetCounter:
 
     Samples are distinguished by the sum of random numbers of their part names. In each block of samples, the names of
     one sample of each sum are compared.
-
-    Args:
-        max_sets: Number of part sets to list.
-        rows_at_once: Number of parts in a block.
     """
 
     def __init__(self, *, max_sets: int | None = None, rows_at_once: int | None = None) -> None:
@@ -174,12 +166,7 @@ class PartSetCounter:
             self._count()
 
     def finish(self, names: Sequence[str], full_key: Callable[[int], str]) -> PartSets:
-        """Return the table.
-
-        Args:
-            names: The part names by their numbers.
-            full_key: Returns ``<shard>/<key>`` of a sample's number.
-        """
+        """Return the table; ``full_key`` returns ``<shard>/<key>`` of a sample's number."""
         self._count()
         sets = (
             PartSet(
@@ -194,7 +181,6 @@ class PartSetCounter:
         return _table(sets, self._samples)
 
     def _count(self) -> None:
-        """Count the shards that were added since the last call."""
         if not self._ends:
             return
         # Join the shards.

@@ -1,6 +1,16 @@
 # The public names of this package, each with the module that defines it.
 
 from .browse.page_document import sample_document as sample_document
+from .doctor import (
+    Advice as Advice,
+    Checkup as Checkup,
+    Disk as Disk,
+    Installed as Installed,
+    Limits as Limits,
+    examine_machine as examine_machine,
+    read_limits as read_limits,
+    read_packages as read_packages,
+)
 from .exclusions import (
     ExcludeReport as ExcludeReport,
     ExcludeRequest as ExcludeRequest,
@@ -19,6 +29,7 @@ from .extract import (
 )
 from .facts import (
     dataset_facts as dataset_facts,
+    kind_of_path as kind_of_path,
     path_facts as path_facts,
     tar_facts as tar_facts,
 )
@@ -34,7 +45,9 @@ from .lint import (
     LintRequest as LintRequest,
     exclude_broken as exclude_broken,
     exclusion_advice as exclusion_advice,
+    find_rule as find_rule,
     kind_at as kind_at,
+    rule_groups as rule_groups,
     run_lint as run_lint,
 )
 from .media_views import (
@@ -42,6 +55,13 @@ from .media_views import (
     media_folder_facts as media_folder_facts,
 )
 from .metadataset import metadataset_facts as metadataset_facts
+from .mount import (
+    Entry as Entry,
+    Layout as Layout,
+    MountedTree as MountedTree,
+    open_tree as open_tree,
+    serve_tree as serve_tree,
+)
 from .prepare_choices import (
     Choices as Choices,
     FieldQuestion as FieldQuestion,
@@ -68,7 +88,6 @@ from .profile import (
     profile_script as profile_script,
 )
 from .report import print_part_sets as print_part_sets, print_table as print_table, show_facts as show_facts
-from .rule_catalog import find_rule as find_rule, rule_groups as rule_groups
 from .sample_view import (
     PreviewRequest as PreviewRequest,
     SampleView as SampleView,
@@ -85,7 +104,6 @@ from .sampled_contents import (
 )
 from .text import (
     format_bytes as format_bytes,
-    format_count as format_count,
     format_percent as format_percent,
     plural as plural,
 )

@@ -30,7 +30,7 @@ from ..storage import RemoteStorage
 from .lint import LintRequest, run_lint
 from .stats import StatsRequest, collect_stats
 
-_MAX_SHOWN = 10
+_MAX_SHOWN = 10  # samples or shards that a report names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +40,10 @@ class ExcludeRequest:
     Attributes:
         ref: A prepared dataset, a single file of samples, or a metadataset, which represents the datasets that it
             reads; with ``trust_code``, the lint may run code of the dataset.
-        query: The samples.
         lint: Exclude the samples that a lint finds broken or incomplete, within the query.
         duplicates: Exclude all but the first of the samples with the same part of this name, within the query;
             ``""`` compares all pictures, audio and video, or else all parts. Excluded samples are in no group.
         filter: Change this named filter instead of the split file.
-        reason: Why, for the journal.
-        dry_run: Only report.
         workers: Processes of the lint, or of the search for duplicates.
     """
 
@@ -65,14 +62,11 @@ class ExcludeReport:
     """The result of an exclusion.
 
     Attributes:
-        path: The dataset.
         samples: Number of samples that were excluded, or would be.
         already: Number of the chosen samples that were excluded before.
         remaining: Number of the samples that are not excluded afterwards.
         examples: The first of the excluded samples, ``<shard>/<key>``, or the excluded shards.
-        file: The split file, or the filter.
         lacks: What the condition names and the dataset does not have, so that none of its samples is chosen.
-        dry_run: Nothing was changed.
     """
 
     path: str
@@ -89,16 +83,8 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     """Exclude samples of a dataset, or of each dataset of a metadataset; return a report for each one.
 
     All datasets are examined before the first one is changed, and each one is changed whole or not at all.
-
-    Args:
-        request: The samples, and how to exclude them.
-        on_progress: Called with the number of samples that are checked, and of all.
-
-    Raises:
-        ConfigError: The query is invalid, or no sample of a dataset would remain.
-        FormatError: A column or filter is damaged or stale.
-        StorageError: A dataset is not prepared, or a file cannot be written.
     """
+    # Choose the samples of each dataset.
     path = request.ref.path
     opened = _open_prepared(request.ref, split_parts=request.query.split_parts)
     chosen = _with_part(choose_samples(opened, request.query, at=path), request.duplicates)
@@ -106,18 +92,17 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     searches = request.lint or request.duplicates is not None
     if not searches and not any(len(numbers) for numbers in found):
         raise ConfigError("no sample is chosen", at=path, hint="check the conditions and keys")
-    plans = [
-        plan_exclusion(one.opened.folder, numbers, filter_name=request.filter) if len(numbers) else None
-        for one, numbers in zip(chosen, found, strict=True)
-    ]
+    # Plan every exclusion, and check that it can be written, before the first one is carried out.
+    plans = [_plan(one.opened.folder, numbers, request.filter) for one, numbers in zip(chosen, found, strict=True)]
     for one, plan in zip(chosen, plans, strict=True):
-        if plan is not None and len(plan.numbers) and not request.dry_run:
+        if len(plan.numbers) and not request.dry_run:
             _check_writable(one.opened.folder)
+    # Exclude the samples, dataset by dataset.
     group = uuid4().hex if len(chosen) > 1 and not request.dry_run else ""
     reports: list[ExcludeReport] = []
-    for one, plan in zip(chosen, plans, strict=True):
-        shards = _whole_shards(one, request) if plan is not None else []
-        if plan is not None and not request.dry_run:
+    for one, numbers, plan in zip(chosen, found, plans, strict=True):
+        shards = _whole_shards(one, request) if len(numbers) else []
+        if not request.dry_run:
             try:
                 exclude_samples(one.opened.folder, plan, reason=request.reason, shards=shards, group=group)
             except StorageError as error:
@@ -126,17 +111,15 @@ def exclude(request: ExcludeRequest, on_progress: Callable[[int, int], None] | N
     return reports
 
 
-def _report(
-    one: ChosenSamples, plan: ExclusionPlan | None, shards: Sequence[str], request: ExcludeRequest
-) -> ExcludeReport:
+def _plan(folder: Dataset, numbers: IntArray, filter_name: str | None) -> ExclusionPlan:
+    if len(numbers):
+        return plan_exclusion(folder, numbers, filter_name=filter_name)
+    remaining = len(included_samples(folder, filter_name))
+    return ExclusionPlan(numbers=numbers, already=0, remaining=remaining, filter=filter_name)
+
+
+def _report(one: ChosenSamples, plan: ExclusionPlan, shards: Sequence[str], request: ExcludeRequest) -> ExcludeReport:
     folder = one.opened.folder
-    if plan is None:
-        plan = ExclusionPlan(
-            numbers=np.empty(0, np.int64),
-            already=0,
-            remaining=len(included_samples(folder, request.filter)),
-            filter=request.filter,
-        )
     examples = [*shards, *(folder.index.full_key(number) for number in plan.numbers[:_MAX_SHOWN].tolist())]
     return ExcludeReport(
         path=one.opened.dataset.path,
@@ -185,7 +168,6 @@ def _with_progress(error: StorageError, reports: Sequence[ExcludeReport]) -> Sto
 
 
 def _whole_shards(one: ChosenSamples, request: ExcludeRequest) -> list[str]:
-    """Return the shards that are excluded by their names."""
     if request.lint or request.duplicates is not None or replace(request.query, keys=None, origins={}) != SampleQuery():
         return []
     names = {shard.name for shard in one.opened.folder.index.shards}
@@ -193,7 +175,6 @@ def _whole_shards(one: ChosenSamples, request: ExcludeRequest) -> list[str]:
 
 
 def _broken(one: OpenDataset, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
-    """Return the samples that a lint finds broken or incomplete."""
     found: list[int] = []
     for config in one.dataset.dataset_configs:
         lint = LintRequest(ref=replace(one.dataset.ref, dataset_config=config), workers=request.workers)
@@ -223,27 +204,12 @@ def _copies(
 
 
 def _open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) -> list[OpenDataset]:
-    """Open the dataset of a path, or the datasets of a metadataset.
-
-    Args:
-        ref: A prepared dataset, a single file of samples, or a metadataset.
-        split_parts: Only these split parts; of a metadataset, what its splits of these names read.
-
-    Raises:
-        ConfigError: The metadataset has faults.
-        FormatError: A single file is damaged or not indexed.
-        StorageError: A dataset is missing or not prepared.
-    """
+    """Open the dataset of a path, or the datasets that the splits of a metadataset read."""
     named = named_datasets([DatasetRef.of(ref)], split_parts=split_parts)
     return [OpenDataset(name=one.path, dataset=one, folder=dataset_at(one.ref)) for one in named]
 
 
 def _check_writable(folder: Dataset) -> None:
-    """Check that files about exclusions can be written.
-
-    Raises:
-        StorageError: The dataset is read-only.
-    """
     storage, place = folder.storage, "" if isinstance(folder, SingleFile) else FOLDER
     is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
     if is_web_server or not storage.is_writable(place):
@@ -262,9 +228,7 @@ class ListedExclusions:
     """The exclusions of a dataset.
 
     Attributes:
-        path: The dataset.
         samples: Number of samples that the split file excludes, whole shards included.
-        shards: Whole shards that the split file excludes.
         filters: Filter → number of samples that it keeps.
         exclusions: The entries of the journal, the oldest first.
         others: Entries of the split file that the journal does not have.
@@ -286,22 +250,14 @@ def undo_last_exclusion(ref: DatasetRef | str) -> list[tuple[str, Exclusion]]:
 
     Returns:
         Each changed dataset with the exclusion that was undone; empty if there was nothing to undo.
-
-    Raises:
-        ConfigError: A split file is invalid.
-        FormatError: A journal is damaged.
-        StorageError: A dataset is not prepared, or a file cannot be written.
     """
     opened = _open_prepared(ref)
     folders = {(one.folder.path, one.dataset.ref.folder): one for one in opened}  # of several split files, one journal
-    last = [(one, _last_of(one)) for one in folders.values()]
-    at = max((entry.at for _, entry in last if entry is not None), default=None)
-    latest = next(((one, entry) for one, entry in last if entry is not None and entry.at == at), None)
-    if latest is None:
+    last = [(one, entry) for one in folders.values() if (entry := _last_of(one)) is not None]
+    if not last:
         return []
-    chosen = [latest[0]]
-    if latest[1].group:
-        chosen = [one for one, entry in last if entry is not None and entry.group == latest[1].group]
+    latest, its_entry = max(last, key=lambda pair: pair[1].at)
+    chosen = [one for one, entry in last if entry.group == its_entry.group] if its_entry.group else [latest]
     for one in chosen:
         _check_writable(one.folder)
     undone: list[tuple[str, Exclusion]] = []
@@ -320,13 +276,7 @@ def _last_of(one: OpenDataset) -> Exclusion | None:
 
 
 def list_exclusions(ref: DatasetRef | str) -> list[ListedExclusions]:
-    """List what is excluded from a dataset, or from each dataset of a metadataset.
-
-    Raises:
-        ConfigError: A split file is invalid.
-        FormatError: A journal or a filter is damaged.
-        StorageError: A dataset is not prepared.
-    """
+    """List what is excluded from a dataset, or from each dataset of a metadataset."""
     return [_listed(one) for one in _open_prepared(ref)]
 
 

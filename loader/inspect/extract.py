@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..convert.exporting import file_name
 from ..dataset.dataset import PartPlace
@@ -17,8 +16,8 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.messages import did_you_mean
 from ..metadataset.datasets import OpenDataset, named_datasets, open_datasets
 
-_MAX_NAMED = 20
-_MAX_SAMPLES = 3
+_MAX_NAMED = 20  # datasets or parts in a message
+_MAX_SAMPLES = 3  # samples in a message: their names are long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,11 +25,8 @@ class SampleParts:
     """The parts of one sample.
 
     Attributes:
-        dataset: Path of its dataset.
         key: Key of the sample, without its shard.
-        shard: Its shard or file.
         index: Its number in the dataset, from 0.
-        parts: The parts in the order of the shard.
         data: Name → bytes.
     """
 
@@ -42,11 +38,7 @@ class SampleParts:
     data: Mapping[str, bytes] = field(metadata={"json": None})
 
     def part(self, name: str) -> bytes:
-        """Return the bytes of a part.
-
-        Raises:
-            ConfigError: The sample has no such part; the message names those it has.
-        """
+        """Return the bytes of a part."""
         if name not in self.data:
             raise ConfigError(
                 f"the sample has no part {name!r}{did_you_mean(name, [*self.data])}",
@@ -56,44 +48,19 @@ class SampleParts:
         return self.data[name]
 
 
-class FoundSample(NamedTuple):
-    """A sample that a key names.
-
-    Attributes:
-        opened: Its dataset.
-        number: Its number there.
-    """
-
-    opened: OpenDataset
-    number: int
-
-    @property
-    def name(self) -> str:
-        """``<shard>/<key>``."""
-        return self.opened.folder.index.full_key(self.number)
+FoundSample = tuple[OpenDataset, int]
+"""A dataset, and the number of a sample in it."""
 
 
 class SampleFinder:
-    """Finds samples of some datasets by their keys, and reads them.
-
-    Args:
-        path: The path that names the datasets.
-        opened: The datasets.
-    """
+    """Finds samples of some datasets by their keys, and reads them."""
 
     def __init__(self, path: str, opened: Sequence[OpenDataset]) -> None:
         self._path = path
         self._opened = opened
 
     def split_words(self, words: Sequence[str]) -> tuple[list[str], str | None]:
-        """Return the keys among words, and the part that the last word names; None if it is a key, too.
-
-        Args:
-            words: Keys; the last of several is a part if samples have a part of this name.
-
-        Raises:
-            ConfigError: The last of several words is neither a part nor a key.
-        """
+        """Return the keys among words, and the part that the last word names if samples have it, unless it is a key."""
         *keys, last = words
         parts = list(dict.fromkeys(name for one in self._opened for name in one.folder.index.part_names))
         if not keys or (last not in parts and self._matches(last)):
@@ -107,14 +74,7 @@ class SampleFinder:
         return keys, last
 
     def find(self, keys: Sequence[str]) -> list[FoundSample]:
-        """Return the samples of keys, in their order.
-
-        Args:
-            keys: ``<shard>/<key>``, or bare keys that are unique.
-
-        Raises:
-            ConfigError: There is no such sample, or there are several.
-        """
+        """Return the samples of keys, ``<shard>/<key>`` or bare keys that are unique, in their order."""
         found = {key: self._matches(key) for key in dict.fromkeys(keys)}
         unknown = [key for key, some in found.items() if not some]
         if unknown:
@@ -126,16 +86,13 @@ class SampleFinder:
         ]  # of a key that a shard repeats, the last counts, as if it were unpacked
 
     def read(self, sample: FoundSample) -> SampleParts:
-        """Read the parts of a sample.
-
-        Raises:
-            FormatError: The shard has changed, or is damaged.
-        """
-        folder, number = sample.opened.folder, sample.number
+        """Read the parts of a sample."""
+        opened, number = sample
+        folder = opened.folder
         offsets = {part.name: part.offset for part in folder.parts(number)}
         data = {name: as_bytes(value) for name, value in folder.read_parts(number).items()}
         return SampleParts(
-            dataset=sample.opened.dataset.path,
+            dataset=opened.dataset.path,
             key=folder.index.key(number),
             shard=folder.index.shard_of(number).name,
             index=number,
@@ -144,25 +101,21 @@ class SampleFinder:
         )
 
     def _matches(self, key: str) -> list[FoundSample]:
-        return [FoundSample(one, number) for one in self._opened for number in one.folder.index.find(key)]
+        return [(one, number) for one in self._opened for number in one.folder.index.find(key)]
 
     def _check_unique(self, key: str, found: Sequence[FoundSample]) -> None:
-        paths = list(dict.fromkeys(sample.opened.dataset.path for sample in found))
+        paths = list(dict.fromkeys(opened.dataset.path for opened, _ in found))
         if len(paths) > 1:
-            more = " …" if len(paths) > _MAX_NAMED else ""
-            raise ConfigError(
-                f"{len(paths):,} datasets have a sample {key!r}: {', '.join(paths[:_MAX_NAMED])}{more}",
-                at=self._path,
-                hint="name one of these datasets instead",
-            )
-        names = list(dict.fromkeys(sample.name for sample in found))
+            fault = f"{len(paths):,} datasets have a sample {key!r}"
+            raise self._not_unique(fault, paths, _MAX_NAMED, hint="name one of these datasets instead")
+        names = list(dict.fromkeys(opened.folder.index.full_key(number) for opened, number in found))
         if len(names) > 1:
-            more = " …" if len(names) > _MAX_SAMPLES else ""
-            raise ConfigError(
-                f"{len(found):,} samples have the key {key!r}: {', '.join(names[:_MAX_SAMPLES])}{more}",
-                at=self._path,
-                hint="name one with its shard",
-            )
+            fault = f"{len(found):,} samples have the key {key!r}"
+            raise self._not_unique(fault, names, _MAX_SAMPLES, hint="name one with its shard")
+
+    def _not_unique(self, fault: str, names: Sequence[str], most: int, *, hint: str) -> ConfigError:
+        more = " …" if len(names) > most else ""
+        return ConfigError(f"{fault}: {', '.join(names[:most])}{more}", at=self._path, hint=hint)
 
 
 @contextmanager
@@ -174,11 +127,6 @@ def find_samples_of(ref: DatasetRef | str, words: Sequence[str]) -> Iterator[Sam
             represents the datasets that it reads.
         words: The keys that will be looked up, and perhaps the name of a part. Of shards that are not prepared, those
             that the keys name are scanned, or all.
-
-    Raises:
-        ConfigError: A metadataset contains faults.
-        FormatError: A file or a shard that is not prepared is damaged.
-        StorageError: A dataset is missing.
     """
     ref = DatasetRef.of(ref)
     datasets = named_datasets([ref])
@@ -188,33 +136,13 @@ def find_samples_of(ref: DatasetRef | str, words: Sequence[str]) -> Iterator[Sam
 
 
 def open_sample(ref: DatasetRef | str, key: str) -> SampleParts:
-    """Read one sample; see :func:`find_samples_of`.
-
-    Args:
-        ref: The dataset or file.
-        key: ``<shard>/<key>``, or the bare key if it is unique.
-
-    Raises:
-        ConfigError: There is no such sample, or there are several.
-        FormatError: The shard has changed, or is damaged.
-        StorageError: The dataset is missing.
-    """
+    """Read one sample by ``<shard>/<key>``, or by the bare key if it is unique; see :func:`find_samples_of`."""
     with find_samples_of(ref, [key]) as finder:
         return finder.read(finder.find([key])[0])
 
 
 def write_parts(sample: SampleParts, folder: str, *, part: str | None = None) -> list[str]:
-    """Write the parts of a sample to a folder, as ``<key>.<part>``, and return the paths; missing folders are made.
-
-    Args:
-        sample: The sample.
-        folder: The folder.
-        part: Only this part; None for all.
-
-    Raises:
-        ConfigError: The sample has no such part.
-        StorageError: A file exists, or cannot be written.
-    """
+    """Write the parts of a sample, or one of them, to a folder as ``<key>.<part>``, and return the paths."""
     data = sample.data if part is None else {part: sample.part(part)}
     paths = [os.path.join(folder, file_name(f"{sample.key}.{name}")) for name in data]
     try:

@@ -12,8 +12,8 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, open_filter, runs_of_part
 from ..dataset.unprepared.scan import scan_tars
-from ..dataset.unprepared.tar_index import find_tars, is_unprepared
-from ..errors import EnergonError
+from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared
+from ..errors import EnergonError, StorageError
 from ..format import nv_meta
 from ..format.columns.column import open_column
 from ..format.dataset_ref import DatasetRef
@@ -25,12 +25,35 @@ from ..format.index.layout import SampleIndex
 from ..format.media.metadata import is_media_folder
 from ..format.records.record_file import RecordFile, open_record_file
 from ..format.unfinished import left_sentence
-from ..storage import Storage, open_parent
+from ..storage import EPath, Storage, open_parent
 from .folder_views import one_line, scan_note
 from .media_views import media_facts, media_folder_facts
 
-_RUNS = 512
+_CHECKPOINT_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".pkl")
+_RUNS = 512  # spread evenly over a file, for the median of sizes
 _SAMPLES_A_RUN = 512
+
+
+def kind_of_path(path: str) -> str:
+    """Return ``metadataset``, ``records`` (a file of samples), ``checkpoint`` or ``dataset``."""
+    if is_metadataset(path):
+        return "metadataset"
+    if is_record_file(path):
+        return "records"
+    if path.endswith(_CHECKPOINT_SUFFIXES) and not EPath(path).is_dir():
+        return "checkpoint"
+    if is_prepared(DatasetRef(path).storage()):
+        return "dataset"
+    return "checkpoint" if _has_states(path) else "dataset"
+
+
+def _has_states(folder: str) -> bool:
+    from ..training.states import list_state_files
+
+    try:
+        return EPath(folder).is_dir() and bool(list_state_files(folder))
+    except StorageError:  # the comparison reports what is missing, or that a web server lists no files
+        return False
 
 
 def path_facts(
@@ -85,8 +108,8 @@ def dataset_facts(dataset: Dataset) -> dict[str, Any]:
     facts |= _config_facts(config)
     facts["splits"] = _split_facts(dataset, dataset.documents.split)
     facts["excluded"] = _excluded_facts(dataset.documents.split)
-    facts["filters"] = _filter_facts(dataset)
-    facts["sample_columns"] = _column_facts(dataset)
+    facts["filters"] = [_filter_facts(dataset, name) for name in filter_names(dataset.storage)]
+    facts["sample_columns"] = [_column_facts(dataset, name) for name in dataset.documents.column_names()]
     facts["parts"] = _part_facts(index)
     facts |= _part_set_facts(index, is_far=dataset.storage.checks_versions)
     facts["media_metadata"] = media_facts(dataset.storage)
@@ -136,37 +159,23 @@ def tar_facts(path: str, *, workers: int = 1, on_progress: Callable[[int, int], 
     }
 
 
-def _filter_facts(dataset: Dataset) -> list[dict[str, Any]]:
-    facts: list[dict[str, Any]] = []
-    for name in filter_names(dataset.storage):
-        try:
-            facts.append({"name": name, "samples": len(open_filter(dataset, name)), "fault": None})
-        except EnergonError as error:
-            facts.append({"name": name, "samples": None, "fault": error.message})
-    return facts
+def _filter_facts(dataset: Dataset, name: str) -> dict[str, Any]:
+    try:
+        return {"name": name, "samples": len(open_filter(dataset, name)), "fault": None}
+    except EnergonError as error:
+        return {"name": name, "samples": None, "fault": error.message}
 
 
-def _column_facts(dataset: Dataset) -> list[dict[str, Any]]:
-    facts: list[dict[str, Any]] = []
-    for name in dataset.documents.column_names():
-        try:
-            record = open_column(dataset.storage, dataset.index, name).record
-            facts.append({"name": name, "of": record.description, "unit": record.unit, "fault": None})
-        except EnergonError as error:
-            facts.append({"name": name, "of": "", "unit": "", "fault": error.message})
-    return facts
+def _column_facts(dataset: Dataset, name: str) -> dict[str, Any]:
+    try:
+        record = open_column(dataset.storage, dataset.index, name).record
+        return {"name": name, "of": record.description, "unit": record.unit, "fault": None}
+    except EnergonError as error:
+        return {"name": name, "of": "", "unit": "", "fault": error.message}
 
 
 def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:
-    if config is None:
-        return {
-            "sample_type": None,
-            "crude": True,
-            "field_map": None,
-            "sample_loader": None,
-            "part_filter": None,
-            "subflavors": {},
-        }
+    config = config or DatasetConfig(sample_type=None, crude=True)
     part_filter = config.part_filter
     return {
         "sample_type": config.sample_type or config.dataset_class,
@@ -250,12 +259,7 @@ def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
 
 
 def record_facts(storage: Storage, name: str) -> dict[str, Any]:
-    """Return the facts about a file of samples, under the same keys as for a dataset.
-
-    Raises:
-        FormatError: The file is damaged, or its index is missing.
-        StorageError: It cannot be read.
-    """
+    """Return the facts about a file of samples, under the same keys as for a dataset."""
     file = open_record_file(storage, name)
     return {
         "path": storage.path(name),

@@ -62,7 +62,7 @@ class FieldView:
         media: Metadata of audio or video by name: durations, counts, sizes and rates.
     """
 
-    name: str
+    name: str = ""
     facts: str
     text: str | None = None
     pictures: tuple[Picture, ...] = ()
@@ -83,85 +83,86 @@ def describe_part(name: str, data: bytes) -> FieldView:
         facts = f"{part_extension(name)}, {format_bytes(data.size_bytes)}, {data.fault}"
         shown = text if kind == "tree" and "\0" not in text else None
         return FieldView(name=name, facts=facts, text=shown, type="json", size_bytes=data.size_bytes)
-    return replace(_describe_bytes(name, data), size_bytes=len(data))
+    return replace(_describe_bytes(name, data), name=name, size_bytes=len(data))
 
 
 def _describe_bytes(name: str, data: bytes) -> FieldView:
+    # Describe contents of known extensions.
     extension = name.rsplit(".", 1)[-1].lower()
     size = format_bytes(len(data))
     if not data:
-        return FieldView(name=name, facts="empty", fault="the part has no bytes", type="bytes")
+        return FieldView(facts="empty", fault="the part has no bytes", type="bytes")
     kind = kind_of_name(extension)
     if kind == "image":
-        return _describe_image_bytes(name, data, size)
+        return _describe_image_bytes(data, size)
     if extension in ("json", "jsonl"):
-        return _describe_json(name, data, size)
+        return _describe_json(data, size)
     if extension in _TEXT_EXTENSIONS:
-        return _describe_text_bytes(name, data, size)
+        return _describe_text_bytes(data, size)
     if extension in TORCH:
-        return FieldView(name=name, facts=f"{extension}, {size}, not decoded here: that needs torch", type="bytes")
+        return FieldView(facts=f"{extension}, {size}, not decoded here: that needs torch", type="bytes")
     if extension == "npy":
-        return _describe_npy(name, data, size)
+        return _describe_npy(data, size)
     if kind in ("audio", "video"):
-        views = encoded_media_views(extension, data)
-        return FieldView(name=name, facts=f"{views.facts}, {size}", type="media", **views.shown)
+        facts, views = encoded_media_views(extension, data)
+        return FieldView(facts=f"{facts}, {size}", type="media", **views)
+    # Describe others by their first bytes: a picture, a text, or bytes.
     try:
         image_facts(data)
     except PictureError:
         pass  # an unknown extension: no fault, it is shown as text or bytes below
     else:
-        return _describe_image_bytes(name, data, size)
+        return _describe_image_bytes(data, size)
     try:
         text = data[:_MAX_TEXT].decode("utf-8")
     except UnicodeDecodeError:
         text = "\0"
     if text.isprintable() or ("\0" not in text and "\n" in text):
-        return FieldView(name=name, facts=f"text, {size}", text=text, type="text")
-    return FieldView(name=name, facts=f"{size}, starts with {data[:16].hex(' ')}", type="bytes")
+        return FieldView(facts=f"text, {size}", text=text, type="text")
+    return FieldView(facts=f"{size}, starts with {data[:16].hex(' ')}", type="bytes")
 
 
 def describe_value(name: str, value: Any) -> FieldView:
     """Describe a decoded value: a tensor, array, image, text, number, list, dict or any other object."""
     view = _describe_value(name, value)
-    return view if view.type else replace(view, type=getattr(type(value), "shown_as", type(value).__name__))
+    return replace(view, name=name, type=view.type or getattr(type(value), "shown_as", type(value).__name__))
 
 
 def _describe_value(name: str, value: Any) -> FieldView:
     if value is None:
-        return FieldView(name=name, facts="none")
+        return FieldView(facts="none")
     if isinstance(value, bytes):
-        return replace(describe_part(getattr(value, "extension", name), value), name=name)  # of a TorchPart
+        return describe_part(getattr(value, "extension", name), value)  # of a TorchPart
     if isinstance(value, str):
-        return FieldView(name=name, facts=f"str, {plural(len(value), 'character')}", text=value[:_MAX_TEXT])
+        return FieldView(facts=f"str, {plural(len(value), 'character')}", text=value[:_MAX_TEXT])
     if isinstance(value, bool | int | float | complex):
         extent = (value, value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-        return FieldView(name=name, facts=f"{type(value).__name__} {value}", range=extent)
+        return FieldView(facts=f"{type(value).__name__} {value}", range=extent)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
-        return _describe_array(name, value)
+        return _describe_array(value)
     if hasattr(value, "getbands") and hasattr(value, "size"):
-        return _describe_pillow(name, value)
+        return _describe_pillow(value)
     if isinstance(value, Mapping):
-        return _describe_structure(name, value, f"dict, {plural(len(value), 'key')}")
+        return _describe_structure(value, f"dict, {plural(len(value), 'key')}")
     if isinstance(value, list | tuple):
-        return _describe_list(name, value)
+        return _describe_list(value)
     if isinstance(value, Turn):
-        return FieldView(name=name, facts=f"{value.role}: {' '.join(value.text.split())}"[:_MAX_TEXT])
+        return FieldView(facts=f"{value.role}: {' '.join(value.text.split())}"[:_MAX_TEXT])
     if type(value).__name__ == "AVDecoder":  # recognised by its name: importing its class would import torch
-        return _describe_decoder(name, value)
-    return FieldView(name=name, facts=type(value).__name__, text=_safe_repr(value))
+        return _describe_decoder(value)
+    return FieldView(facts=type(value).__name__, text=_safe_repr(value))
 
 
-def _describe_image_bytes(name: str, data: bytes, size: str) -> FieldView:
+def _describe_image_bytes(data: bytes, size: str) -> FieldView:
     try:
         kind, width, height, mode = image_facts(data)
         picture = encoded_picture(data)
     except PictureError as error:
-        return FieldView(name=name, facts=size, fault=str(error), type="image")
+        return FieldView(facts=size, fault=str(error), type="image")
     from ..format.media.picture_traits import turn_note
 
     turn = turn_note(data)
     return FieldView(
-        name=name,
         facts=f"{kind} {width}×{height} {mode}, {size}{f'; {turn}' if turn else ''}",
         pictures=(picture,),
         type="image",
@@ -169,40 +170,39 @@ def _describe_image_bytes(name: str, data: bytes, size: str) -> FieldView:
     )
 
 
-def _describe_text_bytes(name: str, data: bytes, size: str) -> FieldView:
+def _describe_text_bytes(data: bytes, size: str) -> FieldView:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         return FieldView(
-            name=name,
             facts=f"text, {size}",
             text=data[:_MAX_TEXT].decode("utf-8", "surrogateescape"),
             fault=f"not UTF-8 at byte {error.start}",
             type="text",
         )
-    return FieldView(name=name, facts=f"text, {size}", text=text[:_MAX_TEXT], type="text")
+    return FieldView(facts=f"text, {size}", text=text[:_MAX_TEXT], type="text")
 
 
-def _describe_json(name: str, data: bytes, size: str) -> FieldView:
+def _describe_json(data: bytes, size: str) -> FieldView:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError) as error:
         return FieldView(
-            name=name,
             facts=f"json, {size}",
             text=data[:_MAX_TEXT].decode("utf-8", "surrogateescape"),
             fault=f"not JSON: {error}",
             type="json",
         )
-    return replace(_describe_structure(name, value, f"json, {size}"), type="json")
+    return replace(_describe_structure(value, f"json, {size}"), type="json")
 
 
-def _describe_structure(name: str, value: Any, facts: str) -> FieldView:
+def _describe_structure(value: Any, facts: str) -> FieldView:
     try:
-        text = _first_text(json.JSONEncoder(indent=2, ensure_ascii=False, default=_describe_inner).iterencode(value))
+        encoder = json.JSONEncoder(indent=2, ensure_ascii=False, default=lambda inner: describe_value("", inner).facts)
+        text = _first_text(encoder.iterencode(value))
     except (ValueError, TypeError, RecursionError):
         text = _safe_repr(value)
-    return FieldView(name=name, facts=facts, text=text[:_MAX_TEXT])
+    return FieldView(facts=facts, text=text[:_MAX_TEXT])
 
 
 def _first_text(pieces: Iterable[str]) -> str:
@@ -216,27 +216,24 @@ def _first_text(pieces: Iterable[str]) -> str:
     return "".join(kept)
 
 
-def _describe_inner(value: Any) -> str:
-    return describe_value("", value).facts
-
-
-def _describe_npy(name: str, data: bytes, size: str) -> FieldView:
+def _describe_npy(data: bytes, size: str) -> FieldView:
     import numpy as np
 
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except Exception as error:  # noqa: BLE001 - damaged headers raise many kinds
-        return FieldView(name=name, facts=f"npy, {size}", fault=f"not a plain numpy array: {error}", type="ndarray")
-    return replace(_describe_array(name, array), type="ndarray")
+        return FieldView(facts=f"npy, {size}", fault=f"not a plain numpy array: {error}", type="ndarray")
+    return replace(_describe_array(array), type="ndarray")
 
 
-def _describe_array(name: str, array: Any) -> FieldView:
+def _describe_array(array: Any) -> FieldView:
     shape = tuple(int(side) for side in array.shape)
     kind = str(array.dtype).removeprefix("torch.")
-    facts = f"{kind} {_format_shape(shape)}"
+    sides = f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})" if shape else "scalar"
+    facts = f"{kind} {sides}"
     count = prod(shape)
     if count == 0:
-        return FieldView(name=name, facts=facts + ", empty", shape=shape, dtype=kind)
+        return FieldView(facts=facts + ", empty", shape=shape, dtype=kind)
     extent = _range_of(array)
     pictures: tuple[Picture, ...] = ()
     if count <= 8 and extent is not None:
@@ -245,11 +242,7 @@ def _describe_array(name: str, array: Any) -> FieldView:
         facts += f", {_format_number(extent[0])} – {_format_number(extent[1])}" if extent is not None else ""
         picture = array_picture(array) if len(shape) == 3 else None
         pictures = (picture,) if picture else ()
-    return FieldView(name=name, facts=facts, pictures=pictures, shape=shape, dtype=kind, range=extent)
-
-
-def _format_shape(shape: tuple[int, ...]) -> str:
-    return "scalar" if not shape else f"({', '.join(map(str, shape))}{',' if len(shape) == 1 else ''})"
+    return FieldView(facts=facts, pictures=pictures, shape=shape, dtype=kind, range=extent)
 
 
 def _flat(array: Any) -> Any:
@@ -274,7 +267,7 @@ def _format_number(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _describe_pillow(name: str, image: Any) -> FieldView:
+def _describe_pillow(image: Any) -> FieldView:
     width, height = image.size
 
     def load(longest: int) -> Any:
@@ -283,12 +276,10 @@ def _describe_pillow(name: str, image: Any) -> FieldView:
         return encoded_picture(buffer.getvalue()).load(longest)
 
     picture = Picture(width=width, height=height, load=load)
-    return FieldView(
-        name=name, facts=f"Pillow image {width}×{height} {image.mode}", pictures=(picture,), shape=(height, width)
-    )
+    return FieldView(facts=f"Pillow image {width}×{height} {image.mode}", pictures=(picture,), shape=(height, width))
 
 
-def _describe_list(name: str, values: list[Any] | tuple[Any, ...]) -> FieldView:
+def _describe_list(values: list[Any] | tuple[Any, ...]) -> FieldView:
     views = [describe_value(str(number), value) for number, value in enumerate(values[:100])]
     facts = f"{type(values).__name__} of {len(values):,}"
     pictures = tuple(picture for view in views for picture in view.pictures)[:_MAX_PICTURES]
@@ -296,16 +287,16 @@ def _describe_list(name: str, values: list[Any] | tuple[Any, ...]) -> FieldView:
     if len(values) > len(views):
         lines.append("…")
     text = "\n".join(f"[{number}] {line[:500]}" for number, line in enumerate(lines))
-    return FieldView(name=name, facts=facts, text=text or None, pictures=pictures)
+    return FieldView(facts=facts, text=text or None, pictures=pictures)
 
 
-def _describe_decoder(name: str, decoder: Any) -> FieldView:
+def _describe_decoder(decoder: Any) -> FieldView:
     """Describe audio or video that training code decodes clip by clip."""
     try:
-        views = media_views(decoder.get_metadata(), lambda: nullcontext(decoder.stream))
+        facts, views = media_views(decoder.get_metadata(), lambda: nullcontext(decoder.stream))
     except Exception as error:  # noqa: BLE001 - damaged media raise many kinds
-        return FieldView(name=name, facts=type(decoder).__name__, fault=f"not audio or video: {error}")
-    return FieldView(name=name, facts=f"{type(decoder).__name__}: {views.facts}", **views.shown)
+        return FieldView(facts=type(decoder).__name__, fault=f"not audio or video: {error}")
+    return FieldView(facts=f"{type(decoder).__name__}: {facts}", **views)
 
 
 def _safe_repr(value: Any) -> str:

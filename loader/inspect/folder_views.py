@@ -20,7 +20,7 @@ from ..storage import Storage
 from .fields import FieldView, describe_part
 from .media_views import media_views
 from .sample_view import Build, MixOrder, PreviewRequest, SampleView, Selection, make_build, place_of, view_of_sample
-from .text import format_bytes, format_count, plural
+from .text import format_bytes, plural
 
 
 class SampleViews(NamedTuple):
@@ -36,16 +36,16 @@ class SampleViews(NamedTuple):
 
 
 def open_folder_views(request: PreviewRequest) -> SampleViews:
-    """View the samples of a prepared folder of shards, or of a file of samples, whose numbers are their keys.
-
-    Raises:
-        ConfigError: The split part or key does not exist.
-        StorageError: The dataset is missing or not prepared.
-    """
+    """View the samples of a prepared folder of shards, or of a file of samples, whose numbers are their keys."""
     dataset = dataset_at(request.ref)
     build = None if request.crude else make_build(dataset, request)
-    selection = _select_samples(dataset, request)
-
+    if request.key is not None:
+        selection = _with_key(dataset, request.key, at=dataset.path)
+    elif request.split_parts is None:
+        selection = Selection([range(len(dataset.index))], seed=request.seed)
+    else:
+        ranges = [some for name in request.split_parts for some in runs_of_part(dataset, name)]
+        selection = Selection(ranges, seed=request.seed)
     return _views(dataset, selection, request, build=build)
 
 
@@ -61,12 +61,7 @@ def _views(
     """View some samples of a dataset.
 
     Args:
-        dataset: The dataset.
-        selection: The samples.
-        request: Whether they have a key, or are in a random order.
         build: Makes the samples that training gets; None shows the parts alone.
-        suffix: The end of titles.
-        in_shard: Count the samples of a key in their shard, since no other one is known.
     """
 
     def view(place: int) -> SampleView:
@@ -93,16 +88,7 @@ def place_text(selection: Selection | MixOrder, place: int, *, shuffled: bool) -
     'sample 3 of 10'
     """
     text = place_of(selection.position(place), len(selection))
-    return f"{text}, drawn as number {format_count(place)}" if shuffled else text
-
-
-def _select_samples(dataset: Dataset, request: PreviewRequest) -> Selection:
-    if request.key is not None:
-        return _with_key(dataset, request.key, at=dataset.path)
-    if request.split_parts is None:
-        return Selection([range(len(dataset.index))], seed=request.seed)
-    ranges = [some for name in request.split_parts for some in runs_of_part(dataset, name)]
-    return Selection(ranges, seed=request.seed)
+    return f"{text}, drawn as number {place:,}" if shuffled else text
 
 
 def _with_key(dataset: Dataset, key: str, *, at: str) -> Selection:
@@ -116,12 +102,8 @@ def _with_key(dataset: Dataset, key: str, *, at: str) -> Selection:
 
 
 def open_file_views(request: PreviewRequest) -> SampleViews:
-    """View the files of a folder with media metadata.
-
-    Raises:
-        ConfigError: The key names none of the files, or no media metadata was collected.
-        FormatError: ``index.sqlite`` is damaged.
-    """
+    """View the files of a folder with media metadata."""
+    # Choose the files.
     storage = request.ref.storage()
     known = dict(sorted(MediaMetadataReader(storage)))
     names = list(known)
@@ -135,11 +117,12 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
     chosen = range(len(names)) if key is None else range(names.index(key), names.index(key) + 1)
     selection = Selection([chosen], seed=request.seed)
 
+    # Describe a file when it is viewed.
     def view(place: int) -> SampleView:
         name = names[selection[place]]
         number = selection[place]
-        drawn = "" if request.seed is None else f", drawn as number {format_count(place)}"
-        title = f"{name}   file {format_count(number)} of {format_count(len(names))}{drawn}"
+        drawn = "" if request.seed is None else f", drawn as number {place:,}"
+        title = f"{name}   file {number:,} of {len(names):,}{drawn}"
         found = SampleView(title=title, fields=(), bare_key=name, index=number)
         try:
             return replace(found, fields=(_describe_file(storage, name, known[name]),))
@@ -154,9 +137,9 @@ def _describe_file(storage: Storage, name: str, metadata: MediaMetadata) -> Fiel
     shown = os.path.basename(name)
     if not isinstance(metadata, AVMetadata):
         return describe_part(shown, storage.read(name))
-    views = media_views(metadata, lambda: storage.local_path(name).open("rb"))
-    facts = ", ".join(filter(None, (views.facts, format_bytes(storage.stat(name).size_bytes))))
-    return FieldView(name=shown, facts=facts, **views.shown)
+    facts, views = media_views(metadata, lambda: storage.local_path(name).open("rb"))
+    facts = ", ".join(filter(None, (facts, format_bytes(storage.stat(name).size_bytes))))
+    return FieldView(name=shown, facts=facts, **views)
 
 
 _MIN_SCANNED = 1000  # samples that a preview finds, so that a user can page through some
@@ -167,11 +150,6 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
     """View the samples of tar shards as raw parts.
 
     The headers of the first samples are scanned; of all shards to shuffle, or to find a key without its shard.
-
-    Raises:
-        ConfigError: The key does not exist, or something is requested that only a prepared dataset has.
-        FormatError: No shard can be scanned.
-        StorageError: The path holds no tar files.
     """
     tars = find_tars(request.ref.path)
     if request.split_parts or request.ref.dataset_config or request.ref.split_config:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
+from ..accounting import Rule, RuleGroup, reasons
 from ..dataset.dataset import Dataset
 from ..dataset.exclusions.change import exclude_names
 from ..dataset.opening import folder_at
@@ -13,9 +14,13 @@ from ..dataset.unprepared.tar_index import is_prepared, is_unprepared
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
+from ..format.documents.messages import did_you_mean
 from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
+from ..lint.media_folder import MediaFolders, lint_media_folder
+from ..lint.metadata import DatasetFiles, Split
+from ..lint.record_file import ColumnFiles, JsonlFiles
 from ..lint.report import (
     LintPlan,
     LintProgress,
@@ -24,7 +29,30 @@ from ..lint.report import (
     SampleCheck,
 )
 from ..lint.rule import RECORD_FILES, Finding, Kind
+from ..lint.run import lint_dataset, lint_file, lint_tars
+from ..lint.samples import Samples
+from ..lint.shard import Shards
+from ..metadataset.lint import Metadatasets, lint_metadataset
 from ..storage import EPath
+
+LINT_RULES = (DatasetFiles, Shards, Split, Samples, JsonlFiles, ColumnFiles, Metadatasets, MediaFolders)
+"""The groups of the rules of lint, in the order of their codes."""
+
+
+def rule_groups() -> tuple[RuleGroup, ...]:
+    """Return the rules of lint, then the reasons of accounts."""
+    return (*(RuleGroup(group.title, group.note, group.rules) for group in LINT_RULES), reasons())
+
+
+def find_rule(code: str) -> Rule:
+    """Return the rule of a code, in any case."""
+    rules = {rule.code: rule for group in rule_groups() for rule in group.rules}
+    found = rules.get(code.upper())
+    if found is not None:
+        return found
+    same_number = next((known for known in rules if known[1:] == code[1:]), None)
+    near = f"; did you mean {same_number!r}?" if same_number else did_you_mean(code.upper(), rules)
+    raise ConfigError(f"there is no code {code!r}{near}", hint="energon rule lists all codes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,13 +90,9 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
     plan = LintPlan(**options, make_sample_check=make_check)
     kind = kind_at(request.ref)
     if kind == "metadatasets":
-        from ..metadataset.lint import lint_metadataset
         from ..stores.aux_store import open_aux_store
 
         return lint_metadataset(plan, open_aux=open_aux_store, on_progress=on_progress)
-    from ..lint.media_folder import lint_media_folder
-    from ..lint.run import lint_dataset, lint_file, lint_tars
-
     others = dict.fromkeys(RECORD_FILES.values(), lint_file)
     linters = {"folders of media files": lint_media_folder, "unprepared tar files": lint_tars, **others}
     return linters.get(kind, lint_dataset)(plan, on_progress=on_progress)
@@ -169,11 +193,7 @@ def exclude_broken_samples(dataset: Dataset, findings: Iterable[Finding], *, che
 
 
 def samples_to_exclude(dataset: Dataset, findings: Iterable[Finding], *, checked: int | None = None) -> list[str]:
-    """Return the samples that :func:`exclude_broken_samples` would add, as ``<shard>/<key>``; writes nothing.
-
-    Raises:
-        ConfigError: The split file is missing or invalid, or no checked sample would remain.
-    """
+    """Return the samples that :func:`exclude_broken_samples` would add, as ``<shard>/<key>``; writes nothing."""
     storage = dataset.storage
     known = set(dataset.documents.required_split().exclude)
     broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict
 from itertools import islice
 from statistics import median_low
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from ..errors import StorageError
 from ..format.documents import command_for_folder
@@ -28,34 +28,14 @@ Waveform = Callable[[int], Sequence[float]]
 OpenMedia = Callable[[], AbstractContextManager["bytes | BinaryIO"]]
 """Opens a file for a ``with`` block, or returns its bytes."""
 
+_T = TypeVar("_T")
 _FRAME_AT = 0.3  # share of the duration: first frames are often black
 _MAX_PACKETS = 300  # decoded until a frame comes
-_LONGEST_SOUND_S = 60.0
+_LONGEST_SOUND_S = 60.0  # that is decoded for a waveform: an hour of sound would take seconds
 
 
-class MediaViews(NamedTuple):
-    """The views of encoded audio or video.
-
-    Attributes:
-        facts: Its metadata, in one line.
-        pictures: A frame, if it is a video.
-        waveform: Its loudness, if it is sound.
-        metadata: Its metadata by name; None if it is not known.
-    """
-
-    facts: str
-    pictures: tuple[Picture, ...] = ()
-    waveform: Waveform | None = None
-    metadata: Mapping[str, Any] | None = None
-
-    @property
-    def shown(self) -> dict[str, Any]:
-        """The views as fields of a ``FieldView``."""
-        return {"pictures": self.pictures, "waveform": self.waveform, "media": self.metadata}
-
-
-def encoded_media_views(extension: str, data: bytes) -> MediaViews:
-    """View the bytes of a file.
+def encoded_media_views(extension: str, data: bytes) -> tuple[str, dict[str, Any]]:
+    """Return what :func:`media_views` does for the bytes of a file.
 
     Only the extension is named if the header is damaged, or if PyAV is missing.
     """
@@ -64,45 +44,41 @@ def encoded_media_views(extension: str, data: bytes) -> MediaViews:
     try:
         metadata = probe_av(data)
     except (ImportError, ValueError):
-        return MediaViews(f"{extension} media")
-    views = media_views(metadata, lambda: nullcontext(data))
-    return views._replace(facts=f"{extension}: {views.facts}")
+        return f"{extension} media", {}
+    facts, shown = media_views(metadata, lambda: nullcontext(data))
+    return f"{extension}: {facts}", shown
 
 
-def media_views(metadata: AVMetadata, open_media: OpenMedia) -> MediaViews:
-    """View audio or video whose metadata is known; a frame or the loudness is decoded when it is drawn."""
-    views = MediaViews(
-        av_text(metadata), metadata={name: value for name, value in asdict(metadata).items() if value is not None}
-    )
+def media_views(metadata: AVMetadata, open_media: OpenMedia) -> tuple[str, dict[str, Any]]:
+    """View audio or video whose metadata is known; a frame or the loudness is decoded when it is drawn.
+
+    Returns:
+        Its metadata in one line, and the views as fields of a ``FieldView``.
+    """
+    shown: dict[str, Any] = {"media": {name: value for name, value in asdict(metadata).items() if value is not None}}
     if metadata.video_width and metadata.video_height:
-        return views._replace(pictures=(_frame_picture(metadata, open_media),))
-    return views._replace(waveform=_waveform(open_media) if metadata.audio_sample_rate else None)
+        shown["pictures"] = (_frame_picture(metadata, open_media),)
+    elif metadata.audio_sample_rate:
+        shown["waveform"] = lambda spans: _decoded(open_media, lambda data: _decode_levels(data, spans))
+    return av_text(metadata), shown
+
+
+def _decoded(open_media: OpenMedia, decode: Callable[[bytes | BinaryIO], _T]) -> _T:
+    try:
+        with open_media() as data:
+            return decode(data)
+    except (ImportError, ValueError, OSError) as error:
+        raise PictureError(str(error)) from error
 
 
 def _frame_picture(metadata: AVMetadata, open_media: OpenMedia) -> Picture:
     """Return a picture of the keyframe before 30 % of the duration."""
 
     def load(longest: int) -> Image:
-        try:
-            with open_media() as data:
-                return shrink_to_rgb(_decode_frame(data, metadata.video_duration or 0.0), longest)
-        except (ImportError, ValueError, OSError) as error:
-            raise PictureError(str(error)) from error
+        duration_s = metadata.video_duration or 0.0
+        return _decoded(open_media, lambda data: shrink_to_rgb(_decode_frame(data, duration_s), longest))
 
     return Picture(width=metadata.video_width or 1, height=metadata.video_height or 1, load=load)
-
-
-def _waveform(open_media: OpenMedia) -> Waveform:
-    """Return the waveform of a file's sound, of its first minute if it is longer."""
-
-    def levels(spans: int) -> Sequence[float]:
-        try:
-            with open_media() as data:
-                return _decode_levels(data, spans)
-        except (ImportError, ValueError, OSError) as error:
-            raise PictureError(str(error)) from error
-
-    return levels
 
 
 def _decode_frame(data: bytes | BinaryIO, duration_s: float) -> Image:
@@ -130,6 +106,7 @@ def _decode_levels(data: bytes | BinaryIO, spans: int) -> Sequence[float]:
 
     from ..format.media.av_container import audio_stream, import_av, open_av
 
+    # Decode the sound as mono, the first minute if it is longer.
     av = import_av()
     with open_av(data) as container:
         audio = audio_stream(container)
@@ -146,6 +123,7 @@ def _decode_levels(data: bytes | BinaryIO, spans: int) -> Sequence[float]:
                 left -= len(block)
             if left <= 0:
                 break
+    # Take the loudest sample of each span.
     samples = np.concatenate(blocks) if blocks else np.zeros(0)
     if not len(samples):
         raise ValueError("no sound can be decoded")
@@ -180,6 +158,7 @@ def media_facts(storage: Storage) -> dict[str, Any] | None:
     Raises:
         FormatError: ``index.sqlite`` is damaged.
     """
+    # Read the metadata of the first files.
     media_filter = read_media_filter(storage)
     if media_filter is None:
         return None
@@ -187,6 +166,7 @@ def media_facts(storage: Storage) -> dict[str, Any] | None:
         entries = iter(reader)
         found = [metadata for _, metadata in islice(entries, _MAX_ENTRIES)]
         complete = next(entries, None) is None
+    # Summarize each kind of media.
     images = [metadata for metadata in found if isinstance(metadata, ImageMetadata)]
     av = [metadata for metadata in found if isinstance(metadata, AVMetadata)]
     videos = [metadata for metadata in av if metadata.video_width is not None]

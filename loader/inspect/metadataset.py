@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
-from ..metadataset.documents.leaf_plan import JoinMember, LeafPlan
+from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.documents.paths import DatasetPaths
 from ..metadataset.leaf_samples import LeafCounter
 from ..metadataset.plans.blend_units import SAMPLES
@@ -19,7 +19,7 @@ def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:
     """Return the facts about the splits of a metadataset.
 
     Args:
-        ref: The metadataset; its split file and dataset file are those of every dataset, and override the documents.
+        ref: The metadataset; its split file and dataset file replace those that the documents name for a dataset.
 
     Raises:
         ConfigError: Documents contain faults; all are listed. Faults of datasets are part of the facts instead.
@@ -64,12 +64,7 @@ class _Datasets:
 
 
 class _SplitFacts:
-    """The shares and repetitions of the leaves of one split.
-
-    Args:
-        tree: The split's tree.
-        datasets: Cache of the datasets that leaves name.
-    """
+    """The shares and repetitions of the leaves of one split."""
 
     def __init__(self, tree: PlanNode, datasets: _Datasets) -> None:
         self._tree = tree
@@ -80,6 +75,7 @@ class _SplitFacts:
         self._weighted = all(leaf.weight is not None and leaf.repetitions is None for leaf in leaves)
         self._total = _sum([self._counts[id(leaf)][0] for leaf in leaves])
         self._pass = _sum([self._pass_samples(leaf) for leaf in leaves])
+        self._is_repeated = all(leaf.repetitions is not None and leaf.weight is None for leaf in leaves)
         self._faults = 0
 
     def facts(self, name: str) -> dict[str, Any]:
@@ -90,13 +86,10 @@ class _SplitFacts:
             "leaves": len(self._counts),
             "samples": self._total,
             "epoch": self._total if self._weighted or self._pass is None else round(self._pass),
-            "mixed_by": "weight" if self._weighted else "repetitions" if self._is_epochized() else None,
+            "mixed_by": "weight" if self._weighted else "repetitions" if self._is_repeated else None,
             "faults": self._faults,
             "tree": tree,
         }
-
-    def _is_epochized(self) -> bool:
-        return all(leaf.repetitions is not None and leaf.weight is None for leaf in self._tree.leaves())
 
     def _pass_samples(self, leaf: LeafPlan) -> float | None:
         """Return the number of samples of a leaf in a pass, if no leaf is weighted."""
@@ -150,7 +143,7 @@ class _SplitFacts:
 
     def _leaf(self, leaf: LeafPlan) -> dict[str, Any]:
         samples, fault = self._counts[id(leaf)]
-        join = None if leaf.join is None else self._join(leaf)
+        join = None if leaf.join is None else self._join(leaf.join)
         if join is not None:
             fault = next((member["fault"] for member in join["members"] if member["fault"]), fault)
         self._faults += fault is not None
@@ -167,10 +160,8 @@ class _SplitFacts:
             "fault": fault,
         }
 
-    def _join(self, leaf: LeafPlan) -> dict[str, Any]:
-        if leaf.join is None:
-            return {}
-        joiner = leaf.join.joiner
+    def _join(self, join: JoinPlan) -> dict[str, Any]:
+        joiner = join.joiner
         return {
             "joiner": None if joiner is None else f"{joiner.module}.{joiner.name}",
             "members": [
@@ -185,7 +176,7 @@ class _SplitFacts:
                     **_stores(member.request.aux),
                     "fault": self._datasets.fault(member),
                 }
-                for member in leaf.join.members
+                for member in join.members
             ],
         }
 

@@ -30,6 +30,7 @@ from .sampled_contents import (
 )
 from .text import plural
 
+_SETTLED = ("split", "samples", "ask_split", "by_samples", "spec", "field_map", "ask_dataset_yaml")
 _RATIO = {"train": 8.0, "val": 1.0, "test": 1.0}
 _MAX_KEYS = 8  # of json, in a hint
 _MAX_SHOWN = 30  # part names, in a hint
@@ -129,16 +130,7 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
 
 def complete_choices(given: OpenChoices, folder: ShardFolder) -> OpenChoices:
     """Return choices with the proposals that come from the scan of a folder."""
-    return open_choices(
-        folder,
-        split=given.split,
-        samples=given.samples,
-        ask_split=given.ask_split,
-        by_samples=given.by_samples,
-        spec=given.spec,
-        field_map=given.field_map,
-        ask_dataset_yaml=given.ask_dataset_yaml,
-    )
+    return open_choices(folder, **{name: getattr(given, name) for name in _SETTLED})
 
 
 def _proposal(found: SampledContents) -> Proposal:
@@ -215,10 +207,8 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
         notes.append(_code_note(folder, chosen))
     elif chosen is not None:
         notes.extend(_dropped_note(folder.contents, chosen))
-    if choices.split is not None and choices.split.by_samples:
-        notes.extend(_by_samples_note(folder, choices.split))
-    elif choices.split is not None and choices.split.ratio is not None:
-        notes.extend(_real_shares(folder, choices.split))
+    if choices.split is not None:
+        notes.extend(_split_notes(folder, choices.split))
     existing = (
         ("the split", folder.has_split, choices.split),
         ("dataset.yaml", folder.has_dataset_yaml, choices.dataset_yaml),
@@ -318,18 +308,16 @@ def _exact_shares(sizes: Mapping[str, int], request: SplitRequest) -> dict[str, 
     return {name: 100 * count / total for name, count in counts.items()}
 
 
-def _by_samples_note(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
-    """Yield why samples are split, and who cannot read that."""
+def _split_notes(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
+    """Yield why samples are split and who cannot read that, or the real shares of whole shards that miss a ratio."""
     of_shards = replace(request, by_samples=False)
+    if not request.by_samples:
+        if misses_ratio(folder.sizes, request, by=_NOTED_DEVIATION):
+            yield f"shards are never divided, so {_shares_of_shards(folder, request)}; --split-by samples divides them"
+        return
     if misses_ratio(folder.sizes, of_shards):
         yield f"the samples of each shard are split: as a whole, {_shares_of_shards(folder, of_shards)}"
     yield "megatron-energon itself reads splits of whole shards only: --split-by shards keeps whole shards"
-
-
-def _real_shares(folder: ShardFolder, request: SplitRequest) -> Iterator[str]:
-    """Yield the real shares of a split if whole shards cannot approximate its ratio."""
-    if misses_ratio(folder.sizes, request, by=_NOTED_DEVIATION):
-        yield f"shards are never divided, so {_shares_of_shards(folder, request)}; --split-by samples divides them"
 
 
 def _shares_of_shards(folder: ShardFolder, request: SplitRequest) -> str:
@@ -362,11 +350,7 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
 
 
 def with_printed_names(choices: Choices, found: SampledContents) -> Choices:
-    """Return choices whose field map has the names that are printed: ``json[caption]`` for ``caption``.
-
-    Raises:
-        ConfigError: A name may mean several values, or is one of a measured value.
-    """
+    """Return choices whose field map has the names that are printed: ``json[caption]`` for ``caption``."""
     chosen = choices.dataset_yaml
     if chosen is None or chosen.field_map is None:
         return choices

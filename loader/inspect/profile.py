@@ -23,8 +23,6 @@ class ProfiledLoader:
 
     Attributes:
         name: Process and number of the loader, and its rank if there are several.
-        line: The statistics in one line.
-        suggestions: What would make it faster.
         numbers: The statistics as a flat dict, see ``LoaderStats.to_dict``.
     """
 
@@ -48,7 +46,6 @@ class ScriptProfileReport:
     """The profile of a script.
 
     Attributes:
-        exit_code: Of the script.
         loaders: Its loaders that delivered micro-batches, in the order in which they began.
     """
 
@@ -67,33 +64,28 @@ def profile_script(
     """Run a Python script with profiles of its loaders. It is the caller's program: it is run as it is.
 
     Args:
-        script: The path of the script.
-        arguments: Its arguments.
-        steps: Number of micro-batches of each loader in the trace.
-        trace: File for the trace of all loaders, in Chrome's format, which is replaced.
         stats: File for the statistics of all loaders as JSON, which is replaced; None writes no file.
-
-    Raises:
-        StorageError: There is no such script, or a file cannot be written; if it is a folder, or has none, this is
-            raised before the script runs.
     """
+    # Check all paths before the script runs.
     if not Path(script).is_file():
         raise StorageError("there is no such script", at=script)
     for path in (trace, stats):
         _check_file(path)  # now, not after the script
+    # Run the script, and collect what its loaders wrote.
     with tempfile.TemporaryDirectory(prefix="energon-profile-") as folder:
         environment = os.environ | {PROFILE_VARIABLE: f"{steps}:{folder}"}
         exit_code = _run([sys.executable, script, *arguments], environment)
         loaders, events = [], []
-        for number, path in enumerate(sorted(Path(folder).glob("*.stats.json"), key=_started)):
+        started = sorted((_started(path), path) for path in Path(folder).glob("*.stats.json"))
+        for number, ((process, own_number), path) in enumerate(started):
             found = json.loads(path.read_text(encoding="utf-8"))
-            _, process, own_number = path.name.removesuffix(".stats.json").split("-")
             name = f"loader {own_number} of process {process}"
             if found["ranks"] > 1:
                 name += f", rank {found['rank']}"
             line, suggestions = found.pop("line"), tuple(found.pop("suggestions"))
             loaders.append(ProfiledLoader(name=name, line=line, suggestions=suggestions, numbers=found))
             events += _events_of(path, number, name)
+    # Write the trace and the statistics.
     _write(trace, {"traceEvents": events, "displayTimeUnit": "ms"})
     if stats is not None:
         _write(stats, {"exit_code": exit_code, "loaders": [asdict(one) for one in loaders]})
@@ -128,6 +120,7 @@ def _write(path: str | os.PathLike[str], document: Any) -> None:
 
 
 def _started(path: Path) -> tuple[int, int]:
+    """Return the process of a loader, and its number there, from the name of its file."""
     _, process, number = path.name.removesuffix(".stats.json").split("-")
     return int(process), int(number)
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ..errors import escape_controls
 from ..storage import short_path
-from .text import format_bytes, format_count, format_percent, plural
+from .text import format_bytes, format_percent, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _PIPED_COLUMNS = 1_000  # effectively no line wrapping when piped
 _MIXED = {"weight": "mixed by weight", "repetitions": "repeated in each pass", None: "one after another"}
-
-
 _MAX_PARTS = 50  # the largest
 
 
@@ -29,8 +27,6 @@ def show_facts(console: Console, facts: dict[str, Any], path: Text | None = None
     """Show what :func:`~.facts.path_facts` returns.
 
     Args:
-        console: Where to show it.
-        facts: The facts.
         path: The path of a dataset as it is shown, such as a link; None for bold text.
     """
     if facts["type"] == "metadataset":
@@ -46,12 +42,11 @@ def _show_dataset(console: Console, facts: dict[str, Any], path: Text | None) ->
     console.print(
         f"{plural(facts['samples'], 'sample')} in {plural(facts['shards'], 'shard')}, {format_bytes(facts['bytes'])}"
     )
-    for label, value in _lines(facts):
-        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)))
+    _print_lines(console, _lines(facts))
     if facts["splits"]:
         console.print()
         rows = [
-            (each["name"], format_count(each["shards"]), format_count(each["samples"]), format_percent(each["share"]))
+            (each["name"], f"{each['shards']:,}", f"{each['samples']:,}", format_percent(each["share"]))
             for each in facts["splits"]
         ]
         print_table(console, ("split part", ">shards", ">samples", ">share"), rows)
@@ -74,7 +69,7 @@ def _show_parts(console: Console, parts: list[dict[str, Any]]) -> None:
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the facts with a line each, as label and text."""
+    # What samples are made of.
     lines = [("samples are", _kind(facts))]
     for label, key in (("from", "field_map"), ("from", "sample_loader"), ("parts", "part_filter")):
         value = facts.get(key)
@@ -84,6 +79,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
             lines.append((label, value if isinstance(value, str) else ", ".join(value)))
     if facts.get("subflavors"):
         lines.append(("subflavors", ", ".join(f"{name}: {value}" for name, value in facts["subflavors"].items())))
+    # What restricts and describes them.
     if any((facts.get("excluded") or {}).values()):
         excluded = facts["excluded"]
         lines.append(
@@ -97,6 +93,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("column", escape_controls(f"{found['name']}: {found['fault'] or found['of'] + unit}")))
     lines += _record_lines(facts)
     lines += _media_lines(facts.get("media_metadata"))
+    # The state of the index.
     if facts.get("prepared"):
         lines.append(("prepared", f"{facts['prepared']['at']} by {facts['prepared']['by']}"))
     lines.append(("index", facts.get("note") or _index_text(facts["index"])))
@@ -113,7 +110,6 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _record_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the lines that only token files and Parquet files have."""
     lines = []
     if "tokens" in facts:
         tokens = facts["tokens"]
@@ -149,7 +145,6 @@ def _index_text(index: dict[str, Any]) -> str:
 
 
 def _media_lines(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
-    """Return a line for each kind of media, as label and text."""
     if facts is None:
         return []
     lines = []
@@ -191,7 +186,11 @@ def _show_media_folder(console: Console, facts: dict[str, Any]) -> None:
     console.print(Text(escape_controls(facts["path"]), style="bold"))
     more = "" if media["complete"] else "more than "
     console.print(f"a folder of files, with media metadata of {more}{media['entries']:,}")
-    for label, value in _media_lines(media):
+    _print_lines(console, _media_lines(media))
+
+
+def _print_lines(console: Console, lines: Iterable[tuple[str, str]]) -> None:
+    for label, value in lines:
         console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)))
 
 
@@ -213,7 +212,6 @@ def show_metadataset(console: Console, facts: dict[str, Any]) -> None:
 
 
 def _split_text(split: dict[str, Any]) -> str:
-    """Format the size of a split and how it is mixed."""
     samples = "an unknown number of samples" if split["samples"] is None else plural(split["samples"], "sample")
     if split["leaves"] == 1:
         return samples
@@ -227,10 +225,7 @@ def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") ->
     """Yield the rows of a node and of its descendants.
 
     Args:
-        node: The node.
         folder: The folder of the metadataset; paths below it are shown relative to it.
-        first: Indentation of the node.
-        rest: Indentation of its descendants.
     """
     labels = [_label(node, folder)] if first else []
     while node["kind"] == "metadataset" and len(node["children"]) == 1:
@@ -241,9 +236,9 @@ def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") ->
     label.add_row(*first and [first], Text(escape_controls(" → ".join(labels))))
     yield [
         label,  # as one text, a name wider than the column would start below its branch
-        Text(_percent_text(node["share"]) if first else ""),
+        Text(format_percent(node["share"]) if first and node["share"] is not None else ""),
         Text("" if node["samples"] is None else f"{node['samples']:,}"),
-        Text("" if node["expected_repetitions"] is None else _times_text(node["expected_repetitions"])),
+        Text("" if node["expected_repetitions"] is None else f"{node['expected_repetitions']:.3g}×"),
         _node_notes(node),
     ]
     if node["join"] is not None:
@@ -292,18 +287,10 @@ def _node_notes(node: dict[str, Any]) -> Text:
     return text
 
 
-def _percent_text(share: float | None) -> str:
-    return "" if share is None else format_percent(share)
-
-
-def _times_text(repetitions: float) -> str:
-    return f"{repetitions:.3g}×"
-
-
 # Print tables: of any rows, and of the part sets of a dataset.
 
 
-_MAX_ROWS = 8
+_MAX_ROWS = 8  # part sets that are shown: there are a handful in most data
 _MAX_NAMES = 12  # of a part set
 
 
@@ -313,13 +300,11 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
     When piped, the spaces that pad its last column are stripped.
 
     Args:
-        console: The console.
         headings: A heading for each column; of numbers, which are aligned to the right, with ``>`` before it.
-        rows: Strings and renderables for each row.
     """
     from rich.measure import measure_renderables
-    from rich.table import Table
 
+    # Fill the table.
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=any(headings))
     for heading in headings:
         table.add_column(heading.removeprefix(">"), justify="right" if heading[:1] == ">" else "left", overflow="fold")
@@ -333,12 +318,14 @@ def print_table(console: Console, headings: Sequence[str], rows: Iterable[Sequen
         )
         widths.append(max(head.maximum, cells.maximum))
         longest.append(max(head.minimum, cells.maximum if column.justify == "right" else cells.minimum))
+    # Narrow the widest columns until the table fits.
     room = console.width - 2 * (len(widths) - 1)
     least = longest if sum(longest) <= room else [1] * len(widths)
     while sum(widths) > room and (wide := [at for at, width in enumerate(widths) if width > least[at]]):
         widths[max(wide, key=widths.__getitem__)] -= 1  # take from the widest column
     for column, width in zip(table.columns, widths, strict=True):
         column.width = width or None
+    # Print it; when piped, without trailing blanks.
     if console.is_terminal:
         console.print(table)
         return
@@ -352,9 +339,7 @@ def print_part_sets(console: Console, part_sets: Sequence[Mapping[str, Any]], *,
     """Print which part names occur together, the most frequent sets first, and the number of the others.
 
     Args:
-        console: The console.
         part_sets: The table as ``--json`` prints it.
-        is_complete: There are no further part sets.
     """
     if not part_sets:
         return

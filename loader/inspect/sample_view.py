@@ -19,14 +19,13 @@ from ..format.documents.dataset_config import is_own_module
 from ..format.nv_meta import FOLDER
 from ..storage import EPath
 from .fields import FieldView, describe_part, describe_value
-from .text import format_count
 
 if TYPE_CHECKING:
     from ..format.documents.dataset_config import DatasetConfig
     from ..samples.decoding.decoder import SampleDecoder
 
 
-_MAX_SHOWN_PIXELS = 1 << 26  # of which a tensor of floats takes 22 bytes each while it is made
+_MAX_SHOWN_PIXELS = 1 << 26  # a tensor of floats takes 22 bytes a pixel while it is made
 
 
 Build = Callable[[Mapping[str, bytes], str], Any]
@@ -99,9 +98,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
     """Return a function that builds the samples of a dataset; None if they are viewed as parts.
 
     Args:
-        dataset: The dataset.
         request: The ``trust_code`` of its reference decides if code of the dataset may run.
-        crude_too: Also build crude samples, of decoded parts, for a joiner.
     """
     config = dataset.documents.config
     if (config is None or config.crude) and not crude_too:
@@ -111,6 +108,8 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
     from ..samples.building.dataset_code import DatasetCode
     from ..samples.building.sample_builder import SampleBuilder
 
+    # Code that may not run is reported with each sample.
+    builder: SampleBuilder | TrustError
     try:
         builder = SampleBuilder(
             config,
@@ -119,14 +118,12 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
             decoder=None if dataset.traits.holds_values else view_decoder(config),
         )
     except TrustError as error:
-        refused = error
+        builder = error
 
-        def refuse(_parts: Mapping[str, bytes], _key: str) -> Any:
-            raise refused
-
-        return refuse
-
+    # Build a sample of the parts that it needs.
     def build(parts: Mapping[str, bytes], key: str) -> Any:
+        if isinstance(builder, TrustError):
+            raise builder
         if config is not None and config.field_map is not None:
             return builder.build(parts, key=key)  # decodes only the parts it needs; its errors name the others
         wanted = {name: data for name, data in parts.items() if builder.part_filter(name)}
@@ -157,12 +154,11 @@ def view_of_sample(
     """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
 
     Args:
-        dataset: The dataset.
-        number: The sample's number in the whole dataset.
         title: The sample's position, shown after its key.
         build: Builds a sample of parts and key; None shows the parts.
         max_json_bytes: Larger JSON parts are neither read nor parsed; None for no limit.
     """
+    # Describe the sample by its key.
     key = dataset.index.full_key(number)
     excluded = _is_excluded(dataset, number)
     found = SampleView(
@@ -173,6 +169,7 @@ def view_of_sample(
         shard=dataset.index.shard_of(number).name,
         excluded=excluded,
     )
+    # Read its parts, and build it.
     try:
         parts = dataset.read_parts(number, max_json_bytes=max_json_bytes)
     except EnergonError as error:
@@ -181,12 +178,8 @@ def view_of_sample(
         return replace(found, fields=describe_parts(parts))
     try:
         sample = build(parts, key)
-    except TrustError as error:
-        return replace(found, fields=describe_parts(parts), note=untrusted_note("shown as parts", error))
-    except EnergonError as error:
-        return replace(found, fields=describe_parts(parts), fault=str(error))
     except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
-        return replace(found, fields=describe_parts(parts), fault=f"{type(error).__name__}: {error}")
+        return replace(found, fields=describe_parts(parts), **reason_of(error, shown="shown as parts"))
     return replace(found, fields=describe_sample(sample))
 
 
@@ -215,18 +208,19 @@ def place_of(place: int, count: int) -> str:
     >>> place_of(0, 1200)
     'sample 0 of 1,200'
     """
-    return f"sample {format_count(place)} of {format_count(count)}"
+    return f"sample {place:,} of {count:,}"
 
 
-def untrusted_note(shown: str, error: TrustError) -> str:
-    """Return the note for a sample whose code may not run."""
-    at = f"\n  at: {error.at}" if error.at else ""
-    hint = "\n  hint: read it; if you trust it, add --trust-code"
-    return f"{shown}, since --trust-code is not given: {error.message}{at}{hint}"
+def reason_of(error: Exception, *, shown: str, before: str = "") -> dict[str, Any]:
+    """Return why a sample is not shown as it is built: the ``note`` if its code may not run, else the ``fault``."""
+    if isinstance(error, TrustError):
+        at = f"\n  at: {error.at}" if error.at else ""
+        hint = "\n  hint: read it; if you trust it, add --trust-code"
+        return {"note": f"{shown}, since --trust-code is not given: {error.message}{at}{hint}"}
+    return {"fault": str(error) if isinstance(error, EnergonError) else f"{before}{type(error).__name__}: {error}"}
 
 
 def _is_excluded(dataset: Dataset, number: int) -> bool:
-    """Return True if the split file excludes a sample."""
     try:
         return is_excluded(dataset, number)
     except EnergonError:
@@ -237,7 +231,6 @@ class Selection:
     """A sequence of some of a dataset's sample numbers.
 
     Args:
-        ranges: Half-open ranges of sample numbers.
         seed: Shuffles, reproducibly; None keeps the order.
 
     >>> selection = Selection([range(10, 12), range(20, 23)])
@@ -256,7 +249,8 @@ class Selection:
         return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, place: int) -> int:
-        return self._ordered(self.position(place))
+        which, inner = _split_place(self._ends, self.position(place))
+        return self._ranges[which][inner]
 
     def position(self, place: int) -> int:
         """Return the place of a sample if nothing were shuffled.
@@ -277,9 +271,11 @@ class Selection:
             self._moved[other] = self._moved.get(done, done)
         return self._drawn[place]
 
-    def _ordered(self, place: int) -> int:
-        which = bisect_right(self._ends, place)
-        return self._ranges[which][place - (self._ends[which - 1] if which else 0)]
+
+def _split_place(ends: Sequence[int], place: int) -> tuple[int, int]:
+    """Return which of some sequences, one after another, has a place, and the place within it."""
+    which = bisect_right(ends, place)
+    return which, place - (ends[which - 1] if which else 0)
 
 
 class MixOrder:
@@ -289,7 +285,6 @@ class MixOrder:
 
     Args:
         sizes: Number of samples of each dataset, at least one.
-        weights: Relative frequency of each dataset.
         seed: Draws, reproducibly; None keeps the order.
 
     >>> order = MixOrder([2, 3], [1, 1], seed=None)
@@ -315,8 +310,7 @@ class MixOrder:
         if not 0 <= place < len(self):
             raise IndexError(place)
         if self._seed is None:
-            which = bisect_right(self._ends, place)
-            return which, place - (self._ends[which - 1] if which else 0)
+            return _split_place(self._ends, place)
         while len(self._drawn) <= place:
             [which] = self._random.choices(range(len(self._sizes)), cum_weights=self._cumulated)
             self._drawn.append((which, self._times[which]))

@@ -27,11 +27,11 @@ from .text import plural
 
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
 _MAX_OTHER_BYTES = 16 * 1024 * 1024  # of each part of the examples of other part sets
-_MAX_EXAMPLES = 4
-_MAX_CONFLICTS = 20
+_MAX_EXAMPLES = 4  # part sets: a sample of each is read
+_MAX_CONFLICTS = 20  # sentences
 _MEDIA_FIELDS = ("images", "videos", "audios")  # of a conversation
 _MEDIA_FAULTS = tuple(f"field {name!r}" for name in _MEDIA_FIELDS)
-_SHOWN_NAMES = 20
+_SHOWN_NAMES = 20  # parts in a warning
 _MAX_NAMES = 1000  # of parts, the most frequent: base names with dots may give each sample another one
 
 
@@ -41,7 +41,6 @@ class SampledContents:
 
     Attributes:
         part_sets: The table of part sets, exact over all samples.
-        contents: What the samples contain that were inspected.
         key: Key of the first sample with the most frequent part set, ``<shard>/<key>``.
         is_first: That is the first sample of all.
         parts: Its parts, name → bytes; of a row of a Parquet file, column → value.
@@ -49,7 +48,6 @@ class SampledContents:
         holds_values: The parts are columns of Parquet files, which are not decoded.
         are_first: These are only the first samples of a source, not all of them.
         warnings: Sentences about part names that are probably not intended.
-        index: The samples.
     """
 
     part_sets: PartSets = field(default_factory=lambda: PartSets(sets=(), samples=0))
@@ -107,11 +105,7 @@ class SampledContents:
         return [] if self.are_first else list(islice(self.contents.conflicts(), _MAX_CONFLICTS))
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
-        """Return the fields that some samples cannot fill, exactly.
-
-        Args:
-            fields: Field → part names; one of them is enough.
-        """
+        """Return the fields that some samples cannot fill, exactly; one of the part names of a field is enough."""
         if self.part_sets.others and self.index is not None:
             return self.index.missing(fields)
         return self.part_sets.coverage(fields)
@@ -181,15 +175,7 @@ def inspect_folder(ref: DatasetRef | str, *, exclude: str | None = None, scans: 
 
 
 def contents_of_scan(prepare: RunningPrepare) -> SampledContents:
-    """Return what a prepare has found after its scan; an example of the most frequent part sets is read.
-
-    Args:
-        prepare: A prepare that inspects samples.
-
-    Raises:
-        FormatError: A shard has changed since it was scanned.
-        StorageError: It cannot be read.
-    """
+    """Return what a prepare has found after its scan; an example of the most frequent part sets is read."""
     index = prepare.index
     table = index.part_sets()
     examples = [
@@ -219,15 +205,19 @@ def field_map_warnings(choice: DatasetYaml, folder: ShardFolder, *, trust_code: 
         folder: The folder, and what its samples contain.
         trust_code: Load pickles.
     """
+    # Find the fields that no sample can fill.
     found = folder.contents
     if choice.field_map is None or not found.samples:
         return []
     field_map = parse_field_map(dict(choice.field_map), file="the field map")
     proposals = propose_field_map(choice.spec, found.seen)
     missing = found.missing(part_names_of_fields(field_map))
-    faulty = {name: "" for name, each in missing.items() if each.samples == found.samples}
-    for name in faulty:
-        faulty[name] = _missing_parts(field_map, name, found, proposals)
+    faulty = {
+        name: _missing_parts(field_map, name, found, proposals)
+        for name, each in missing.items()
+        if each.samples == found.samples
+    }
+    # Fill the others from one sample of each part set.
     values = set(found.json_values)
     for number, (key, parts) in enumerate([(found.key, found.parts), *found.examples]):
         testable = {
@@ -315,6 +305,7 @@ def _faults(
     from ..samples.building.dataset_code import DatasetCode
 
     for name, expression in expressions.items():
+        # Check the field alone.
         checked = {name: expression}
         if name == "turns":  # which have the places of media
             checked |= {media: expressions[media] for media in _MEDIA_FIELDS if media in expressions}
@@ -324,6 +315,7 @@ def _faults(
         unread = (frozenset() if trust_code else PICKLE) | (frozenset() if field_map.looks_inside(TORCH) else TORCH)
         if any(part_extension(part) in unread for part in needed):
             continue  # pickles may run code, and importing torch takes longer than all the rest
+        # Report each fault once.
         check = DecodeCheck(config, DatasetCode(EPath(folder.storage.path(FOLDER)), trust_code))
         faults = check.check_values(key, needed) if folder.contents.holds_values else check(key, needed)
         for part, fault in faults:

@@ -24,15 +24,6 @@ def format_bytes(size_bytes: float) -> str:
     return f"{size / 1000:.1f} PB"
 
 
-def format_count(count: int) -> str:
-    """Format a count with thousands separators.
-
-    >>> format_count(1000000)
-    '1,000,000'
-    """
-    return f"{count:,}"
-
-
 def format_percent(share: float) -> str:
     """Format a share with one decimal; only 0 and 1 themselves are shown as 0 and 100 %.
 

@@ -1,4 +1,4 @@
-"""View the samples that a path names; those of a metadataset each with the dataset that they are from."""
+"""View the samples that a path names; each sample of a metadataset names its dataset."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ..dataset.join import JoinedDataset
 from ..dataset.opening import dataset_at
 from ..dataset.split_parts import filter_of_part, rows_of_part, samples_of_part
 from ..dataset.unprepared.tar_index import is_unprepared
-from ..errors import ConfigError, EnergonError, TrustError
+from ..errors import ConfigError, EnergonError
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.subset import resolve_subset
 from ..format.media.metadata import is_media_folder
@@ -32,32 +32,15 @@ from .sample_view import (
     Selection,
     describe_sample,
     make_build,
-    untrusted_note,
+    reason_of,
     view_of_sample,
 )
 
 _NOT_JOINED = "shown one after another"
 
 
-def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
-    """Open a leaf.
-
-    Args:
-        leaf: The leaf.
-        request: Whether to view raw parts, and whether code of the dataset may run.
-
-    Raises:
-        ConfigError: The split part or filter does not exist, a subset does not fit, or a join is not prepared.
-        FormatError: A JSONL file is not indexed, or a filter is damaged.
-        StorageError: A dataset is missing or not prepared.
-    """
-    if leaf.join is not None:
-        return _Rows(leaf, leaf.join, request)
-    return _Samples(leaf, request)
-
-
 class _Samples:
-    """A split part of a dataset, or a file of samples; with a filter, its numbers are those of the filter's rows."""
+    """A split part of a dataset, or a file of samples; with a filter, samples are numbered by its rows."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = dataset_at(leaf.ref)
@@ -129,35 +112,25 @@ class _Rows:
             samples = [member.make(number) for member, number in zip(self._members, numbers, strict=True)]
             by_name = {str(member.name): sample for member, sample in zip(self._members, samples, strict=True)}
             joined = self._joiner(*samples) if self._members[0].name is None else self._joiner(**by_name)
-        except TrustError as error:
-            return replace(self._separately(numbers, heading), note=untrusted_note(_NOT_JOINED, error))
-        except EnergonError as error:
-            return replace(self._separately(numbers, heading), fault=str(error))
         except Exception as error:  # noqa: BLE001 - the joiner may raise anything
-            fault = f"the joiner fails: {type(error).__name__}: {error}"
-            return replace(self._separately(numbers, heading), fault=fault)
+            reason = reason_of(error, shown=_NOT_JOINED, before="the joiner fails: ")
+            return replace(self._separately(numbers, heading), **reason)
         return SampleView(title=heading, fields=describe_sample(joined))
 
     def _separately(self, numbers: Sequence[int], heading: str) -> SampleView:
         """Describe the members' samples one after another."""
         views = [member.view(number) for member, number in zip(self._members, numbers, strict=True)]
-        faults = [view.fault for view in views if view.fault is not None]
-        notes = [view.note for view in views if view.note is not None]
-        if isinstance(self._refused, TrustError):
-            notes.append(untrusted_note(_NOT_JOINED, self._refused))
-        elif self._refused is not None:
-            faults.append(str(self._refused))
+        if self._refused is not None:
+            views.append(SampleView(title="", fields=(), **reason_of(self._refused, shown=_NOT_JOINED)))
         return SampleView(
             title=heading,
             fields=[field for view in views for field in view.fields],
-            fault="\n".join(faults) or None,
-            note="\n".join(notes) or None,
+            fault="\n".join(view.fault for view in views if view.fault is not None) or None,
+            note="\n".join(view.note for view in views if view.note is not None) or None,
         )
 
 
 class _Member:
-    """One dataset of a join."""
-
     def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
         self.name = member.name
         self.folder = dataset_at(member.ref)
@@ -186,10 +159,6 @@ class _Member:
         return replace(view, fields=fields)
 
 
-LeafViews = _Samples | _Rows
-"""The samples of a leaf, counted from 0 after its filter and subset."""
-
-
 def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:
     """Return the elements ``[start, stop)`` of concatenated ranges, as ranges.
 
@@ -201,11 +170,6 @@ def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:
         cut.append(some[max(0, start - begin) : max(0, stop - begin)])
         begin += len(some)
     return [some for some in cut if len(some)]
-
-
-if TYPE_CHECKING:
-    from ..metadataset.documents.leaf_plan import LeafPlan
-    from .views import LeafViews
 
 
 def open_views(request: PreviewRequest) -> SampleViews:
@@ -233,12 +197,12 @@ def open_views(request: PreviewRequest) -> SampleViews:
 
 
 def _open_mix(request: PreviewRequest) -> SampleViews:
-    """View the samples of a metadataset; without split parts, those of the split train, or of the first one."""
+    """View the samples of a metadataset; without split parts, of the split train, or of the first split."""
     # Imported late: only metadatasets need the planner.
     from ..metadataset.leaf_samples import named_by
     from ..metadataset.plans.plan_leaves import plan_splits
-    from .views import open_leaf_views
 
+    # Open the leaves of the splits.
     planned = plan_splits(request.ref, split_parts=request.split_parts).checked()
     names = planned.names
     if request.split_parts is None:
@@ -249,11 +213,14 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
         leaves = []
         for planned_leaf in planned.trees[name].leaves():
             with named_by(planned_leaf, planned.file):
-                leaves.append(_MixedLeaf(planned_leaf, open_leaf_views(planned_leaf, request), folder))
+                join = planned_leaf.join
+                views = _Samples(planned_leaf, request) if join is None else _Rows(planned_leaf, join, request)
+                leaves.append(_MixedLeaf(planned_leaf, views, folder))
         total = sum(len(leaf.views) for leaf in leaves)
         for leaf in leaves:  # splits are drawn in proportion to their numbers of samples
             leaf.weight *= total / (sum(other.share for other in leaves) or 1)
         mixed += [leaf for leaf in leaves if len(leaf.views)]
+    # View the samples of a key, or all in the order of the mix.
     if request.key is not None:
         return _find_in_mix(mixed, request.key, request.ref.path)
     order = MixOrder([len(leaf.views) for leaf in mixed], [leaf.weight for leaf in mixed], seed=request.seed)
@@ -287,12 +254,11 @@ class _MixedLeaf:
     """A leaf and its share of the mix.
 
     Args:
-        plan: The leaf as the metadataset describes it.
-        views: Its samples.
+        views: Its samples, counted from 0 after its filter and subset.
         folder: The folder of the metadataset; paths below it are shown relative to it.
     """
 
-    def __init__(self, plan: LeafPlan, views: LeafViews, folder: str) -> None:
+    def __init__(self, plan: LeafPlan, views: _Samples | _Rows, folder: str) -> None:
         self.views = views
         repetitions = 1.0 if plan.repetitions is None else plan.repetitions
         self.share = plan.weight if plan.weight is not None else repetitions * len(views)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from ..format.media.kind import media_type_of_name
 from ..format.records.folder_index import RecordIndex
 from ..format.records.record_file import RecordFile, read_record
 from ..storage import AscendingFile, ReadableFile
-from .jsonl import JsonlFiles, fault_of_line
-from .record_file import ColumnFiles
+from .record_file import ColumnFiles, JsonlFiles, fault_of_line
 from .report import SampleCheck
 from .rule import Finding, ReadSample, kind_of
 from .samples import Samples
@@ -94,12 +92,14 @@ class SampleLint:
     def _of_shard(
         self, checks: _Checks, dataset: Dataset, shard: ShardEntry, samples: Iterable[int]
     ) -> Iterator[Finding]:
+        # Open the shard.
         index, storage = tar_index(dataset), dataset.storage
         try:
             file = storage.open(shard.name, shard.info)
         except EnergonError as error:
             yield Finding(Shards.E109, error.message, shard=shard.name)
             return
+        # Read and check each sample.
         with AscendingFile(file) if storage.checks_versions else file as reader:
             for sample in samples:
                 key, locations = index.key(sample), index.parts(sample)
@@ -112,11 +112,8 @@ class SampleLint:
                     offset = locations[0].offset
                     yield Finding(Shards.E109, error.message, shard=shard.name, key=key, offset=offset)
                     continue
-                yield from _faults(
-                    self.check, key, parts, shard=shard.name, locations=locations, required=self.required
-                )
-                for check in checks:
-                    yield from check(ReadSample(shard=shard.name, key=key, parts=parts))
+                read = ReadSample(shard=shard.name, key=key, parts=parts)
+                yield from self._of_sample(checks, read, self.check, locations)
 
     def _of_record(self, checks: _Checks, file: RecordFile, opened: ReadableFile, number: int) -> Iterator[Finding]:
         key = str(number)
@@ -137,41 +134,30 @@ class SampleLint:
             return
         # Nothing needs to be decoded in rows.
         check = self.check if file.decodes else getattr(self.check, "check_values", None)
-        yield from _faults(check, key, parts, shard=file.name)
+        yield from self._of_sample(checks, ReadSample(shard=file.name, key=key, parts=parts), check)
+
+    def _of_sample(
+        self, checks: _Checks, sample: ReadSample, check: SampleCheck | None, locations: Sequence[PartLocation] = ()
+    ) -> Iterator[Finding]:
+        """Yield the faults that a check has about a sample, then what the checks of the rules find.
+
+        Args:
+            locations: Byte ranges of the parts of a tar, whose headers were checked for empty and missing parts.
+        """
+        key, parts = sample.key, sample.parts
+        try:
+            faults = () if check is None else check(key, parts)
+        except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
+            faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
+        by_name = {part.name: part for part in locations} if faults else {}
+        for part, message in faults:
+            location = by_name.get(part or "")
+            if location.size_bytes == 0 if location is not None else locations and part in self.required:
+                continue  # reported with the headers
+            rule = Samples.E307 if part is None else Samples.E302 if part in parts else Samples.E301
+            if isinstance(parts.get(part or ""), LargePart):
+                rule = Samples.W310
+            offset = (location or locations[0]).offset if locations else None
+            yield Finding(rule, message, shard=sample.shard, key=key, part=part, offset=offset)
         for check_of_rule in checks:
-            yield from check_of_rule(ReadSample(shard=file.name, key=key, parts=parts))
-
-
-def _faults(
-    check: SampleCheck | None,
-    key: str,
-    parts: Mapping[str, Any],
-    *,
-    shard: str,
-    locations: Sequence[PartLocation] = (),
-    required: Collection[str] = (),
-) -> Iterator[Finding]:
-    """Yield the faults that a check has about the contents of one sample.
-
-    Args:
-        check: The check; None finds nothing.
-        key: Key of the sample.
-        parts: Its parts.
-        shard: Name of the shard.
-        locations: Byte ranges of the parts, if the check of the headers has reported empty ones.
-        required: Parts whose absence the check of the headers has reported.
-    """
-    try:
-        faults = () if check is None else check(key, parts)
-    except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
-        faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
-    by_name = {part.name: part for part in locations} if faults else {}
-    for part, message in faults:
-        location = by_name.get(part or "")
-        if location.size_bytes == 0 if location is not None else part in required:
-            continue  # reported with the headers
-        rule = Samples.E307 if part is None else Samples.E302 if part in parts else Samples.E301
-        if isinstance(parts.get(part or ""), LargePart):
-            rule = Samples.W310
-        offset = (location or locations[0]).offset if locations else None
-        yield Finding(rule, message, shard=shard, key=key, part=part, offset=offset)
+            yield from check_of_rule(sample)

@@ -26,7 +26,6 @@ def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) 
     """Lint the files of a folder that have media metadata.
 
     Args:
-        plan: The plan of the lint.
         on_progress: Called after each file.
     """
     storage, check = plan.ref.storage(), plan.sample_check()
@@ -56,7 +55,6 @@ def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) 
 def _faults(
     storage: Storage, name: str, metadata: MediaMetadata, check: SampleCheck | None, media_filter: MediaFilter
 ) -> Iterator[Finding]:
-    """Yield the faults of one file."""
     try:
         if not storage.exists(name):
             yield Finding(MediaFolders.E602, "this file does not exist", shard=name)

@@ -2,46 +2,234 @@
 
 from __future__ import annotations
 
-import numpy as np
+from contextlib import suppress
 
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..errors import EnergonError, FormatError
 from ..format.binidx.token_file import TokenFile
 from ..format.documents.providers import format_of
-from ..storage import Storage
-from .jsonl import JsonlCheck
-from .report import LintReport
+from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
+from ..format.jsonl.lines import BYTE_ORDER_MARK, ExaminedLine, LineBlock, line_blocks
+from ..storage import ReadableFile, Storage
 from .rule import Finding, Kind, LintRule, LintRules
-from .running import OnProgress, RunningLint
+from .running import RunningLint
+from .samples import Samples
 from .shard import Shards
 
-_SEQUENCES_AT_ONCE = 1 << 20
+_OFFSETS_AT_ONCE = 1 << 20  # 8 MB of the index
+
+
+# JSONL files.
+
+
+class JsonlCheck:
+    """A check of a JSONL file.
+
+    Args:
+        lint: The lint that takes the findings, and counts the samples that the index or the lines have.
+    """
+
+    def __init__(self, lint: RunningLint, storage: Storage, name: str) -> None:
+        self._lint = lint
+        self._storage = storage
+        self._name = name
+        self._path = storage.path(name)
+        self._blank = 0  # number of blank lines
+        self._first_blank = 0  # offset
+
+    def run(self, *, every_sample: bool) -> None:
+        """Check the index, then the lines."""
+        try:
+            with self._storage.open(self._name) as file:
+                if not file.size_bytes:
+                    self._add(JsonlFiles.E407, "this file is empty; expected one JSON object a line")
+                    return
+                index = self._open_index()
+                if index is not None:
+                    self._lint.samples = len(index)
+                if every_sample:
+                    self._check_lines(file, None if index is None else index.offsets)
+                elif index is not None:
+                    self._check_order(index.offsets)
+        finally:
+            self._lint.findings.sort(key=lambda finding: finding.offset or 0)
+
+    def _add(self, rule: LintRule, message: str, offset: int | None = None) -> None:
+        self._lint.add(Finding(rule, message, shard=self._name, offset=offset))
+
+    # ---------------------------------------------------------------------------------------------------- the index
+
+    def _open_index(self) -> JsonlIndex | None:
+        try:
+            return open_jsonl_index(self._storage, self._name)
+        except FormatError as error:
+            is_stale = self._storage.exists(self._name + IDX_SUFFIX) and error.shard == self._path
+            self._add(JsonlFiles.E402 if is_stale else JsonlFiles.E401, f"{error.message}; {error.hint}")
+            return None
+
+    def _check_order(self, offsets: npt.NDArray[np.uint64]) -> None:
+        """Check, without reading the file, that the offsets of the index ascend."""
+        for start in range(0, len(offsets), _OFFSETS_AT_ONCE):
+            some = offsets[start : start + _OFFSETS_AT_ONCE + 1]
+            wrong = np.flatnonzero(some[1:] <= some[:-1])
+            if len(wrong):
+                sample = start + int(wrong[0])
+                first, second = int(offsets[sample]), int(offsets[sample + 1])
+                message = f"the index has sample {sample:,} at byte {first:,}, and the next at byte {second:,}"
+                self._add_stale(message, first)
+                return
+
+    def _add_stale(self, message: str, offset: int) -> None:
+        self._add(JsonlFiles.E402, f"{message}; run: energon prepare {self._path}", offset)
+
+    # ---------------------------------------------------------------------------------------------------- the lines
+
+    def _check_lines(self, file: ReadableFile, offsets: npt.NDArray[np.uint64] | None) -> None:
+        # Compare the lines with the index, block by block.
+        compared = offsets
+        samples = 0
+        try:
+            for block in line_blocks(file, self._path):
+                starts = self._starts(block, samples)
+                if block.is_cut:
+                    size_bytes = block.stop - block.offset
+                    message = (
+                        f"the line has {size_bytes:,} bytes, more than {CHECKED_JSON_BYTES:,}, so it is not parsed"
+                    )
+                    self._add(Samples.W310, message, block.offset)
+                if compared is not None and not self._are_indexed(starts, compared, samples):
+                    compared = None  # all later offsets would differ too
+                samples += len(starts)
+                self._lint.progress(block.stop, file.size_bytes, "bytes")
+                if not self._lint.complete:
+                    break
+        except FormatError as error:
+            self._add(JsonlFiles.E403, error.message, error.offset)
+            self._lint.complete = False  # the rest of the file was not read
+        # Report what concerns the file as a whole.
+        self._lint.samples = samples
+        if file.read_at(0, len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
+            self._add(JsonlFiles.W406, "this loader ignores it; other tools may fail", 0)
+        if not self._lint.complete:
+            return
+        if not samples:
+            self._add(JsonlFiles.E407, "this file has only blank lines; expected one JSON object a line")
+        elif compared is not None and samples != len(compared) - 1:
+            self._add_stale(
+                f"the index has {len(compared) - 1:,} samples, the file {samples:,}", int(compared[samples])
+            )
+        if self._blank:
+            self._add(JsonlFiles.W405, f"{self._blank:,} in this file, skipped; the first is here", self._first_blank)
+
+    def _starts(self, block: LineBlock, samples: int) -> npt.NDArray[np.uint64]:
+        """Return the offsets of the samples of a block; faults of its lines are findings."""
+        starts = None
+        with suppress(FormatError):  # the wrong lines are found below
+            block.check_encoding()
+            starts = block.starts()
+        if starts is None:
+            lines = list(block.examine())
+            for line in lines:
+                if line.fault is not None:
+                    rule, expected = fault_of_line(line)
+                    self._add(rule, f"line {line.number:,} is not {expected}: {line.fault}", line.offset)
+            starts = np.array([line.offset for line in lines], np.uint64)
+        blank = block.line_count - len(starts)
+        if blank and not self._blank:
+            self._first_blank = block.first_blank_line()
+        self._blank += blank
+        if not samples and len(starts):
+            starts[0] = 0  # blank lines before the first sample belong to it
+        return starts
+
+    def _are_indexed(self, starts: npt.NDArray[np.uint64], offsets: npt.NDArray[np.uint64], samples: int) -> bool:
+        """Compare the offsets of samples with the index, and report the first difference."""
+        expected = offsets[:-1][samples : samples + len(starts)]
+        differ = np.flatnonzero(starts[: len(expected)] != expected)
+        if len(differ):
+            first = int(differ[0])
+            message = f"the index has sample {samples + first:,} at byte {int(expected[first]):,}; the file has it here"
+            self._add_stale(message, int(starts[first]))
+            return False
+        if len(expected) < len(starts):
+            message = f"the index has {len(offsets) - 1:,} samples, and there are more from here"
+            self._add_stale(message, int(starts[len(expected)]))
+            return False
+        return True
+
+
+def fault_of_line(line: ExaminedLine) -> tuple[LintRule, str]:
+    """Return the rule that a faulty line violates, and what was expected."""
+    return (JsonlFiles.E403, "one JSON object") if line.is_utf8 else (JsonlFiles.E404, "UTF-8")
+
+
+class JsonlFiles(LintRules):
+    """The rules of JSONL files."""
+
+    title = "JSONL files"
+    note = "`shard` is the name of the file, and `offset` the line's position in bytes."
+    kinds = ("JSONL files", "folders of JSONL or Parquet files")
+
+    E401 = LintRule(
+        "the index of a JSONL file is missing or damaged",
+        why="The positions of the lines are unknown, so that no loader opens the file.",
+        action="`energon prepare` with the file",
+        example="The file was copied without its `.idx` file.",
+    )
+    E402 = LintRule(
+        "the index of a JSONL file is stale: the file has changed",
+        why="Loaders would read wrong lines, or none.",
+        action="`energon prepare` with the file; until then wrong lines, or none, are read",
+        example="Lines were appended after the file was prepared.",
+    )
+    E403 = LintRule(
+        "a line is not one JSON object",
+        why="The sample fails to load. Training logs an error and skips it.",
+        action="correct or remove it; JSON over several lines: `jq -c .` converts it",
+        example="A JSON document was written with indents, over several lines.",
+    )
+    E404 = LintRule(
+        "a line is not UTF-8",
+        why="The sample fails to load. Training logs an error and skips it.",
+        action="convert the file: `iconv -f LATIN1 -t UTF-8`",
+        example="A file of an old Windows program has the byte E9 for é.",
+    )
+    W405 = LintRule(
+        "there are blank lines",
+        why="Nothing is lost, but the number of samples is smaller than the number of lines.",
+        action="none: they are not samples",
+        example="The file ends with two line breaks.",
+    )
+    W406 = LintRule(
+        "the file begins with a byte order mark",
+        why="Nothing is lost here, but other tools refuse the first line.",
+        action="none here; remove it if other tools read the file",
+        example="An editor on Windows saved the file as UTF-8 with BOM.",
+    )
+    E407 = LintRule(
+        "a JSONL file has no samples",
+        why="A loader of the file stops with an error.",
+        action="find the cause, or remove the file from the metadataset",
+        example="A filter removed every line.",
+    )
+
+
+_SEQUENCES_AT_ONCE = 1 << 20  # sequences, whose positions take 16 MB
 _PARQUET: tuple[Kind, ...] = ("Parquet files", "folders of JSONL or Parquet files")
 
 
-def lint_record_file(
-    storage: Storage,
-    name: str,
-    *,
-    level: str = "decode",
-    max_findings: int | None = None,
-    on_progress: OnProgress | None = None,
-) -> LintReport:
-    """Lint a file of numbered samples; every fault of the file is a finding.
-
-    Args:
-        storage: The folder of the file.
-        name: Name of the file in it.
-        level: ``headers`` checks the index or footer only; ``bytes`` and ``decode`` check every sample too.
-        max_findings: Number of findings to stop at; None finds all.
-        on_progress: Called with numbers of bytes.
-    """
-    lint = RunningLint(max_findings=max_findings, on_progress=on_progress)
-    check_record_file(lint, storage, name, level=level)
-    return lint.report()
+# Token files and Parquet files, and the dispatch by kind.
 
 
 def check_record_file(lint: RunningLint, storage: Storage, name: str, *, level: str) -> None:
-    """Add the findings about a file of numbered samples to a lint; see :func:`lint_record_file`."""
+    """Add the findings about a file of numbered samples to a lint; every fault of the file is a finding.
+
+    Args:
+        level: ``headers`` checks the index or footer only; ``bytes`` and ``decode`` check every sample too.
+    """
     lint.shards = 1
     kind, every_sample = format_of(name), level != "headers"
     try:

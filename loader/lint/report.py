@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..accounting.part_sets import PartSets
@@ -24,14 +23,6 @@ SampleCheck = Callable[[str, Mapping[str, bytes]], Sequence[tuple[str | None, st
 
 PictureCounts = Counter[tuple[str, str]]
 """Part name and trait → number of pictures; :data:`loader.format.media.picture_traits.TRAITS` has the traits."""
-
-
-class CheckedTask(NamedTuple):
-    """Hold the result of a task of a lint."""
-
-    findings: list[Finding]
-    pictures: PictureCounts
-    decoded_media: int = 0  # number of parts with sound or video that were decoded
 
 
 def take_pictures(check: SampleCheck | None) -> PictureCounts:

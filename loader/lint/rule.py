@@ -151,9 +151,7 @@ class LintRules:
         cls.rules = tuple(rule for rule in vars(cls).values() if isinstance(rule, LintRule))
 
     @classmethod
-    def checks(
-        cls, kind: Kind, level: Literal["of_dataset", "of_shard", "of_sample"]
-    ) -> tuple[Callable[..., Any], ...]:
+    def checks(cls, kind: Kind, level: Level) -> tuple[Callable[..., Any], ...]:
         """Return the checks of the rules that hold for a kind of data, each once."""
         checks = dict.fromkeys(getattr(rule, level) for rule in cls.rules if kind in rule.kinds)
         return tuple(check for check in checks if check is not None)

@@ -1,33 +1,47 @@
-"""Lint a dataset: check its shards, index, split and ``dataset.yaml``."""
+"""Lint a dataset: check its documents, then the headers of its shards, then their samples, in worker processes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
+from typing import Any
 
+from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.records import SingleFile
-from ..dataset.unprepared.scan import ShardSummary, UnpreparedDataset, join_summaries
+from ..dataset.tar import tar_index
+from ..dataset.unprepared.scan import ShardSummary, UnpreparedDataset, join_summaries, summarize_shard
 from ..dataset.unprepared.tar_index import TarFolder, TarIndex, find_tars
 from ..errors import ConfigError, EnergonError, FormatError, StorageError
+from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.messages import nearest_hint
 from ..format.documents.providers import data_path
+from ..format.documents.split_config import SplitConfig
 from ..format.index.layout import Layout, ShardEntry
+from ..format.index.shard_index import index_shard
 from ..format.nv_meta import INDEX_SQLITE
 from ..format.prepare.shards import compressed_warning
-from ..storage import open_parent
+from ..format.records.record_file import open_record_file
+from ..storage import FileInfo, Storage, open_parent
 from .contents import SampleLint, media_note
-from .metadata import DatasetFiles, readable_config, unreadable_dataset
-from .record_file import check_record_file
-from .report import LintPlan, LintReport, SampleCheck
-from .rule import Finding, kind_of
+from .metadata import DatasetFiles, Split, readable_config, unreadable_dataset
+from .record_file import ColumnFiles, JsonlFiles, check_record_file
+from .report import LintPlan, LintReport, PictureCounts, SampleCheck, take_pictures
+from .rule import Finding, ScannedShard, kind_of
 from .running import OnProgress, RunningLint
 from .samples import Samples, required_parts
-from .shard import Shards
-from .task import RULES_OF_DATASETS, DecodeCheck, DecodeTasks, HeaderCheck, RecordShardLint, UnpreparedHeaderCheck
+from .shard import Shards, compare_file, read_all
+
+_SAMPLES_AT_ONCE = 256  # of a task: enough to hide its cost, few enough for a smooth progress bar
+
+RULES_OF_DATASETS = (DatasetFiles, Split, Samples, Shards, JsonlFiles, ColumnFiles)
+"""The groups whose checks run on datasets and their shards."""
 
 
 def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintReport:
@@ -43,11 +57,10 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
         ConfigError: The plan names split parts that the dataset's split does not have.
         WorkerError: A worker process was killed.
     """
-    lint = _Lint(plan, on_progress)
+    lint = _DatasetLint(plan, on_progress)
     unknown: ConfigError | None = None
     try:
-        dataset = folder_at(plan.ref)
-        dataset.storage.list_once("")
+        dataset = _open_listed(plan.ref)
         unknown = _unknown_parts(dataset, plan.split_parts or ())
         if unknown is None:
             lint.check(dataset)
@@ -61,16 +74,16 @@ def lint_dataset(plan: LintPlan, *, on_progress: OnProgress | None = None) -> Li
 
 
 def lint_tars(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintReport:
-    """Lint tar shards without an index. That a folder is not prepared is a finding; a single file need not be.
+    """Lint a tar file, or the tar files of a folder that is not prepared, which is a finding.
 
     Args:
-        plan: The plan of the lint; it names a folder that is not prepared, or a tar file.
+        plan: The plan of the lint.
         on_progress: Called after each task.
 
     Raises:
         WorkerError: A worker process was killed.
     """
-    lint = _Lint(plan, on_progress)
+    lint = _DatasetLint(plan, on_progress)
     try:
         lint.check_tars(find_tars(plan.ref.path))
     except EnergonError as error:
@@ -87,7 +100,7 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
     """
     lint = RunningLint(max_findings=plan.max_findings, on_progress=on_progress)
     check_record_file(lint, *open_parent(data_path(plan.ref.path)), level=plan.level)
-    if lint.complete and not any(finding.severity == "error" for finding in lint.findings):
+    if lint.complete and not _has_errors(lint.findings):
         dataset = SingleFile(plan.ref)
         _check_rules(lint, dataset)
         if plan.level == "decode" and Samples.checks(kind_of(dataset), "of_sample"):
@@ -95,7 +108,7 @@ def lint_file(plan: LintPlan, *, on_progress: OnProgress | None = None) -> LintR
     return lint.report()
 
 
-class _Lint(RunningLint):
+class _DatasetLint(RunningLint):
     """A running lint of a dataset, or of tar shards that are not prepared."""
 
     def __init__(self, plan: LintPlan, on_progress: OnProgress | None) -> None:
@@ -111,33 +124,44 @@ class _Lint(RunningLint):
     def check(self, dataset: Dataset) -> None:
         """Check the metadata, then the headers of all shards, then the samples of shards with correct headers."""
         self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
-        with suppress(EnergonError):  # a damaged column is reported by the check of its shards
+        with suppress(EnergonError):  # the check of its shards reports a damaged column
             self.part_sets = dataset.index.part_sets()
         shards = _shards_to_check(dataset, self._plan.split_parts)
         self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
         config = readable_config(dataset)
-        if dataset.traits.are_records:
-            _check_rules(self, dataset)
-            is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
-            check = self._sample_check(dataset) if is_typed else None
-            files = RecordShardLint(plan=self._plan, config=config, check=check)
-            for done, _, findings in self.results(files, shards):
-                self.add(*findings)
-                self.progress(done, len(shards), "shards")
-            return
         _check_rules(self, dataset)
-        check = self._sample_check(dataset)
+        if dataset.traits.are_records:
+            self._check_files(dataset, shards, config)
+            return
+        check = self._sample_check(dataset, config)
         self.media_note = media_note(dataset.index.part_names, self._plan.level, check)
+        # Compare the headers of all shards with the indexes that can be read.
         is_damaged = any(finding.rule is DatasetFiles.E006 for finding in self.findings)
         numbers = self._numbers if dataset.storage.exists(INDEX_SQLITE) and not is_damaged else {}
-        headers = HeaderCheck(self._plan, config, numbers)
-        for done, _, checked in self.results(headers, shards):
-            self.take(checked)
+        check_one = partial(check_shard, read_bytes=self._plan.level == "bytes", config=config, sqlite_numbers=numbers)
+        open_dataset = partial(_open_listed, self._plan.ref)
+        for done, _, findings in self.results(OnDataset(open_dataset, check_one), shards):
+            self.add(*findings)
             if check is None:  # otherwise they take a small part of the time
                 self.progress(done, len(shards), "shards")
+        # Decode the samples of shards whose offsets are right.
         if check is not None:
             stale = {finding.shard for finding in self.findings if finding.rule.hides_samples}
-            self._decode(headers.open, [shard for shard in shards if shard.name not in stale], check, config)
+            self._decode(open_dataset, [shard for shard in shards if shard.name not in stale], check, config)
+
+    def _check_files(self, dataset: Dataset, shards: Sequence[ShardEntry], config: DatasetConfig | None) -> None:
+        """Check the JSONL or Parquet files of a folder, each whole."""
+        is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
+        check_one = partial(
+            check_record_shard,
+            config=config,
+            check=self._sample_check(dataset, config) if is_typed else None,
+            level=self._plan.level,
+            max_findings=self._plan.max_findings,
+        )
+        for done, _, findings in self.results(OnDataset(partial(folder_at, self._plan.ref), check_one), shards):
+            self.add(*findings)
+            self.progress(done, len(shards), "shards")
 
     def check_tars(self, tars: TarFolder) -> None:
         """Check the headers of all shards, then the samples of whole shards."""
@@ -147,9 +171,10 @@ class _Lint(RunningLint):
             self.add(unreadable_dataset(tars.not_prepared))
         if tars.compressed:
             self.add(Finding(Shards.W106, compressed_warning(tars.compressed)))
+        # Check the headers, and summarize the shards that are whole.
         check = self._plan.sample_check()
         summaries: dict[int, ShardSummary] = {}
-        headers = UnpreparedHeaderCheck(tars.storage, self._plan.level == "bytes")
+        headers = partial(check_unprepared_shard, tars.storage, read_bytes=self._plan.level == "bytes")
         for done, number, (summary, findings) in self.results(headers, tars.shards):
             self.add(*findings)
             if summary is not None:
@@ -158,6 +183,7 @@ class _Lint(RunningLint):
                 self.progress(done, len(tars.shards), "shards")
         if not self.complete:
             return
+        # Check these shards as a dataset, and decode their samples.
         index = join_summaries(tars, [summaries[number] for number in sorted(summaries)])
         self.samples, self.part_sets = len(index), index.part_sets()
         self.media_note = media_note(index.part_names, self._plan.level, check)
@@ -172,19 +198,21 @@ class _Lint(RunningLint):
         check: SampleCheck,
         config: DatasetConfig | None,
     ) -> None:
-        """Decode the samples of shards."""
         required = frozenset(part for parts in required_parts(config).values() for part in parts)
         tasks = DecodeTasks(shards)
         self.samples = sum(shard.samples for shard in shards)
         done = 0
-        for _, number, checked in self.results(DecodeCheck(open_dataset, SampleLint(check, required)), tasks):
-            self.take(checked)
+        decode = OnDataset(open_dataset, partial(decode_samples, lint=SampleLint(check, required)))
+        for _, number, (findings, pictures, decoded_media) in self.results(decode, tasks):
+            self.add(*findings)
+            self.pictures += pictures
+            self.decoded_media += decoded_media
             done += len(tasks[number].samples)
             self.progress(done, self.samples, "samples")
 
-    def _sample_check(self, dataset: Dataset) -> SampleCheck | None:
+    def _sample_check(self, dataset: Dataset, config: DatasetConfig | None) -> SampleCheck | None:
         """Return the check that decodes samples; what it cannot check is a finding."""
-        check = self._plan.sample_check(readable_config(dataset), dataset.documents.folder)
+        check = self._plan.sample_check(config, dataset.documents.folder)
         unchecked = getattr(check, "unchecked", None)
         if unchecked:
             self.add(Finding(DatasetFiles.W009, unchecked))
@@ -192,24 +220,39 @@ class _Lint(RunningLint):
 
 
 def _check_rules(lint: RunningLint, dataset: Dataset) -> None:
-    """Run the checks of a dataset as a whole."""
     for rules in RULES_OF_DATASETS:
         lint.add(*rules.check_dataset(dataset))
+
+
+def _has_errors(findings: Sequence[Finding]) -> bool:
+    return any(finding.severity == "error" for finding in findings)
+
+
+def _open_listed(ref: DatasetRef) -> Dataset:
+    """Open a dataset, and list its folder once instead of asking for each file."""
+    dataset = folder_at(ref)
+    dataset.storage.list_once("")
+    return dataset
 
 
 def _open_tars(tars: TarFolder, layout: Layout) -> Dataset:
     return UnpreparedDataset(tars, TarIndex(tars.storage, layout, path=tars.path), complete=True)
 
 
+def _readable_split(dataset: Dataset) -> SplitConfig | None:
+    """Return the split; None if it is missing or, which is a finding, invalid."""
+    try:
+        return dataset.documents.split
+    except ConfigError:
+        return None
+
+
 def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
-    """Return the shards to check: all that are not excluded, or only those of some split parts.
+    """Return the shards to check: all that are not excluded, or the ones of some split parts.
 
     Without a readable split, split parts have no shards.
     """
-    try:
-        split = dataset.documents.split
-    except ConfigError:
-        split = None  # reported by check_split
+    split = _readable_split(dataset)
     excluded = split.excluded_shards() if split else frozenset()
     shards = [shard for shard in dataset.index.shards if shard.name not in excluded]
     if split_parts is None:
@@ -219,18 +262,209 @@ def _shards_to_check(dataset: Dataset, split_parts: tuple[str, ...] | None) -> l
 
 
 def _unknown_parts(dataset: Dataset, names: Sequence[str]) -> ConfigError | None:
-    """Return an error for unknown names of split parts.
-
-    Returns:
-        None if all are known, or if the split is missing or invalid, which is a finding.
-    """
-    try:
-        split = dataset.documents.split
-    except ConfigError:
-        return None
+    """Return an error for unknown names of split parts; None without a readable split, which is a finding."""
+    split = _readable_split(dataset)
     unknown = [name for name in names if split and name not in split.split_parts]
     if not unknown or split is None:
         return None
     known = ", ".join(split.split_parts) or "none"
     near = nearest_hint(unknown[0], split.split_parts) if len(unknown) == 1 else ""
     return ConfigError(f"there is no split part {', '.join(map(repr, unknown))}; there are: {known}{near}")
+
+
+# Tasks for worker processes: check the headers of a shard, decode some of its samples, or check a file.
+
+
+@dataclass(frozen=True, slots=True)
+class LintTask:
+    """A range of samples of a shard to decode."""
+
+    shard: ShardEntry
+    samples: range
+
+    def __str__(self) -> str:
+        return f"{self.shard.name}, samples {self.samples}"
+
+
+class DecodeTasks(Sequence[LintTask]):
+    """The tasks that decode the samples of shards; built on access, because a large dataset has millions."""
+
+    def __init__(self, shards: Sequence[ShardEntry]) -> None:
+        self._shards = shards
+        self._ends = list(accumulate(-(-shard.samples // _SAMPLES_AT_ONCE) for shard in shards))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, number: Any, /) -> Any:  # an integer: workers take one task after another
+        if not 0 <= number < len(self):
+            raise IndexError(f"expected a task in [0, {len(self)}), found {number}")
+        shard_number = bisect_right(self._ends, number)
+        shard = self._shards[shard_number]
+        start = (number - (self._ends[shard_number - 1] if shard_number else 0)) * _SAMPLES_AT_ONCE
+        stop = min(start + _SAMPLES_AT_ONCE, shard.samples)
+        return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))
+
+
+class OnDataset:
+    """Call ``check(dataset, task)`` with a dataset that each worker process opens itself.
+
+    Args:
+        open_dataset: Picklable function that opens the dataset.
+        check: Picklable function.
+    """
+
+    def __init__(self, open_dataset: Callable[[], Dataset], check: Callable[[Dataset, Any], Any]) -> None:
+        self._open_dataset, self._check = open_dataset, check
+
+    def __call__(self, task: Any) -> Any:
+        return self._check(self._dataset, task)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_dataset"}
+
+    @cached_property
+    def _dataset(self) -> Dataset:
+        return self._open_dataset()
+
+
+def _excluded_keys(dataset: Dataset, shard: str) -> frozenset[str]:
+    try:
+        return dataset.documents.excluded_keys.get(shard, frozenset())
+    except ConfigError:
+        return frozenset()  # reported with the split
+
+
+def check_shard(
+    dataset: Dataset,
+    shard: ShardEntry,
+    *,
+    read_bytes: bool,
+    config: DatasetConfig | None,
+    sqlite_numbers: Mapping[str, int],
+) -> list[Finding]:
+    """Return the findings about the headers of a shard, without those about excluded samples.
+
+    Args:
+        dataset: The dataset.
+        shard: The shard.
+        read_bytes: Read the contents too, to find bytes that the disk cannot read.
+        config: The parsed ``dataset.yaml``; None if it is missing or invalid.
+        sqlite_numbers: Shard → its number in ``index.sqlite``; empty if that file is missing or unreadable.
+    """
+    info, findings = compare_file(dataset.storage, shard)
+    if info is not None:
+        scan = partial(
+            ScannedShard,
+            storage=dataset.storage,
+            info=info,
+            config=config,
+            index=tar_index(dataset),
+            entry=shard,
+            sqlite_number=sqlite_numbers.get(shard.name),
+        )
+        findings += _check_headers(
+            lambda: scan(headers=index_shard(dataset.storage, shard.name)), shard.name, read_bytes=read_bytes
+        )[1]
+    excluded = _excluded_keys(dataset, shard.name)
+    return [each for each in findings if not (each.is_sample and each.key in excluded)]
+
+
+def check_unprepared_shard(
+    storage: Storage, shard: FileInfo, *, read_bytes: bool
+) -> tuple[ShardSummary | None, list[Finding]]:
+    """Return the summary of a shard that is whole, and the findings about its headers."""
+
+    def scan() -> ScannedShard:
+        return ScannedShard(storage=storage, info=shard, headers=index_shard(storage, shard.name, info=shard))
+
+    scanned, findings = _check_headers(scan, shard.name, read_bytes=read_bytes)
+    if scanned is None or any(finding.rule.hides_samples for finding in findings):
+        return None, findings
+    return summarize_shard(shard, scanned.headers), findings
+
+
+def _check_headers(
+    scan: Callable[[], ScannedShard], shard: str, *, read_bytes: bool
+) -> tuple[ScannedShard | None, list[Finding]]:
+    """Scan the headers of a shard and run all their checks; damage of the shard is a finding."""
+    scanned, findings = None, list[Finding]()
+    try:
+        scanned = scan()
+        for rules in RULES_OF_DATASETS:
+            findings.extend(rules.check_shard(scanned))  # one by one: those before an error are kept
+        if read_bytes:
+            read_all(scanned.storage, shard)
+    except FormatError as error:
+        findings.append(Finding(Shards.E104, error.message, shard=shard, offset=error.offset))
+    except EnergonError as error:
+        findings.append(Finding(Shards.E109, error.message, shard=shard))
+    return scanned, findings
+
+
+def decode_samples(dataset: Dataset, task: LintTask, *, lint: SampleLint) -> tuple[list[Finding], PictureCounts, int]:
+    """Return the findings about samples that are not excluded, the traits of pictures, and the number of media."""
+    index, excluded, decoded_media = dataset.index, _excluded_keys(dataset, task.shard.name), 0
+    try:
+        kept = [sample for sample in task.samples if not excluded or index.key(sample) not in excluded]
+        findings = list(lint.findings(dataset, kept))
+        decoded_media = lint.count_media(dataset, kept)
+    except EnergonError as error:  # the shard changed since its headers were checked
+        findings = [Finding(Shards.E109, error.message, shard=task.shard.name)]
+    return findings, take_pictures(lint.check), decoded_media
+
+
+def check_record_shard(
+    dataset: Dataset,
+    shard: ShardEntry,
+    *,
+    config: DatasetConfig | None,
+    check: SampleCheck | None,
+    level: str,
+    max_findings: int | None,
+) -> list[Finding]:
+    """Return the findings about a JSONL or Parquet file of a folder."""
+    if not dataset.storage.exists(shard.name):
+        return [Finding(Shards.E101, "the file is missing", shard=shard.name)]
+    # Check the file, and compare it with the index of the folder.
+    findings = list(_changes(dataset, shard))
+    lint = RunningLint(max_findings=max_findings)
+    check_record_file(lint, dataset.storage, shard.name, level=level)
+    findings += (replace(finding, shard=shard.name) for finding in lint.findings)
+    # Only the samples of a file without errors can be told apart.
+    if not _has_errors(findings):
+        findings += _missing_columns(dataset, shard, config)
+    has_check = check is not None or Samples.checks(kind_of(dataset), "of_sample")
+    if level == "decode" and has_check and not _has_errors(findings):
+        excluded = _excluded_keys(dataset, shard.name)
+        samples = range(shard.first_sample, shard.first_sample + shard.samples)
+        kept = [sample for sample in samples if dataset.index.key(sample) not in excluded]
+        findings += SampleLint(check, with_lines=False).findings(dataset, kept)
+    return findings
+
+
+def _changes(dataset: Dataset, shard: ShardEntry) -> Iterator[Finding]:
+    try:
+        now = dataset.storage.stat(shard.name)
+        if now.size_bytes != shard.size_bytes:
+            message = f"it had {shard.size_bytes:,} bytes, now {now.size_bytes:,}; run energon prepare again"
+            yield Finding(Shards.E102, message, shard=shard.name)
+            return
+        if shard.was_touched(now):
+            yield Finding(Shards.W103, "the file was touched or copied", shard=shard.name)
+        samples = len(open_record_file(dataset.storage, shard.name))
+    except EnergonError:
+        return  # reported by the lint of the file
+    if samples != shard.samples:
+        message = f"the dataset has {shard.samples:,} samples of this file, the file {samples:,}"
+        yield Finding(Shards.E105, f"{message}; run energon prepare again", shard=shard.name)
+
+
+def _missing_columns(dataset: Dataset, shard: ShardEntry, config: DatasetConfig | None) -> Iterator[Finding]:
+    """Yield a finding for each required field whose column no sample of the file has."""
+    columns = open_record_file(dataset.storage, shard.name).part_names
+    for field, alternatives in required_parts(config).items():
+        if not set(alternatives) & set(columns):
+            needed, present = " or ".join(alternatives), ", ".join(columns)
+            message = f"field {field!r} needs part {needed}; the samples of this file have {present}"
+            yield Finding(Samples.E301, message, shard=shard.name, part=alternatives[0])

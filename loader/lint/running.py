@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
 from ..accounting.part_sets import PartSets
 from ..format.worker_pool import run_in_workers
-from .report import CheckedTask, LintProgress, LintReport, PictureCounts
+from .report import LintProgress, LintReport, PictureCounts
 from .rule import Finding
 
 OnProgress = Callable[[LintProgress], None]
@@ -20,13 +20,10 @@ class RunningLint:
     """A lint whose tasks may run in worker processes.
 
     Args:
-        workers: Number of worker processes.
         max_findings: Number of findings to stop at; None finds all.
-        on_progress: Called with the progress.
 
     Attributes:
         complete: All tasks are done, and no finding was dropped.
-        findings, datasets, shards, samples, pictures, decoded_media, media_note, part_sets: Those of the report.
     """
 
     def __init__(
@@ -51,24 +48,22 @@ class RunningLint:
             del self.findings[self._max_findings :]
             self.complete = False
 
-    def take(self, checked: CheckedTask) -> None:
-        """Add the result of a task."""
-        self.add(*checked.findings)
-        self.pictures += checked.pictures
-        self.decoded_media += checked.decoded_media
-
     @property
     def is_full(self) -> bool:
         """True if the maximum is reached."""
         return self._max_findings is not None and len(self.findings) >= self._max_findings
 
     def results(self, check: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
-        """Yield the number of finished tasks, the number of the task and its result, until the lint is full."""
+        """Yield the number of finished tasks, the number of the task and its result, until the lint is full.
+
+        Results come in the order of the tasks: the findings that fit in the maximum are the first ones of the data,
+        whichever worker is the fastest.
+        """
         if tasks and self.is_full:
             self.complete = False
             return
         with closing(run_in_workers(check, tasks, workers=self._workers)) as results:
-            for finished, (number, result) in enumerate(results, start=1):
+            for finished, (number, result) in enumerate(_in_order(results), start=1):
                 yield finished, number, result
                 if finished < len(tasks) and self.is_full:
                     self.complete = False
@@ -93,3 +88,14 @@ class RunningLint:
             media_note=self.media_note,
             part_sets=self.part_sets,
         )
+
+
+def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Yield numbered results by their numbers, from 0; results that arrive early wait."""
+    early: dict[int, Any] = {}
+    following = 0
+    for number, result in results:
+        early[number] = result
+        while following in early:
+            yield following, early.pop(following)
+            following += 1

@@ -23,6 +23,7 @@ def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
     """Find empty, repeated, scattered and missing parts of samples by the headers of a shard."""
     if scan.has_changed_size:
         return
+    # Map parts to samples.
     shard, scanned = scan.name, scan.headers
     counts = np.diff(scanned.part_ends, prepend=0)
     sample_of = np.repeat(np.arange(len(scanned)), counts)  # (p,)
@@ -33,15 +34,18 @@ def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
         offset = int(scanned.part_offset[row])
         return Finding(rule, message, shard=shard, key=keys[sample_of[row]], part=part, offset=offset)
 
+    # Find empty parts.
     for row in np.flatnonzero(scanned.part_size == 0).tolist():
         is_text = kind_of_name(scanned.part_names[int(scanned.part_name[row])]) == "text"
         yield at(row, Samples.W308 if is_text else Samples.E303, "the part is empty (0 bytes)")
 
+    # Find parts that a sample has twice.
     by_name = np.lexsort((scanned.part_name, sample_of))
     same = (np.diff(sample_of[by_name]) == 0) & (np.diff(scanned.part_name[by_name].astype(np.int64)) == 0)
     for row in by_name[1:][same].tolist():
         yield at(row, Samples.E306, "the sample has this part twice; readers disagree on which one wins")
 
+    # Find samples with other parts between theirs.
     for sample in _scattered(scanned, sample_of):
         yield Finding(
             Samples.W304,
@@ -50,6 +54,7 @@ def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
             key=keys[sample],
         )
 
+    # Find samples without a part that their type needs.
     for field, alternatives in required_parts(scan.config).items():
         names = [number for number, name in enumerate(scanned.part_names) if name in alternatives]
         has = np.zeros(len(scanned), np.bool_)
@@ -90,7 +95,7 @@ def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:
 
 
 _MAX_DUPLICATES = 100  # findings
-_HASHES_AT_ONCE = 1 << 20
+_HASHES_AT_ONCE = 1 << 20  # 8 MB of the index
 
 
 def _check_duplicate_keys(dataset: Dataset) -> Iterator[Finding]:

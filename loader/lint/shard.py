@@ -16,7 +16,7 @@ from ..storage import FileInfo, Storage
 from .metadata import SCAN_AGAIN, DatasetFiles
 from .rule import DATASETS, FILES, TARS, Finding, LintRule, LintRules, ScannedShard
 
-_CHUNK = 4 * 1024 * 1024
+_CHUNK = 4 * 1024 * 1024  # bytes of a read
 
 
 def compare_file(storage: Storage, shard: ShardEntry) -> tuple[FileInfo | None, list[Finding]]:
@@ -43,12 +43,14 @@ def _compare(scan: ScannedShard) -> Iterator[Finding]:
     index, shard, scanned = scan.index, scan.entry, scan.headers
     if index is None or shard is None or scan.has_changed_size:
         return
+    # Read the rows of the index.
     try:
         known = index.shard_index(shard)
         yield from _compare_key_table(index, shard, known)
     except (FormatError, IndexError, OverflowError) as error:
         yield Finding(DatasetFiles.E005, f"{error}: {SCAN_AGAIN}".replace("\n", " "), shard=shard.name)
         return
+    # Compare the samples, their parts, and their keys.
     if len(known) != len(scanned):
         message = f"the index has {len(known)} samples, the shard {len(scanned)}: {SCAN_AGAIN}"
         yield Finding(Shards.E105, message, shard=shard.name)
@@ -133,7 +135,6 @@ def _check_members(scan: ScannedShard) -> Iterator[Finding]:
 
 
 def _check_end(scan: ScannedShard) -> Iterator[Finding]:
-    """Report bytes after the end of the archive."""
     with scan.storage.open(scan.name, scan.info) as file:
         for offset in range(int(scan.headers.sample_offsets[-1]), file.size_bytes, _CHUNK):
             data = file.read_at(offset, _CHUNK)
@@ -145,11 +146,7 @@ def _check_end(scan: ScannedShard) -> Iterator[Finding]:
 
 
 def read_all(storage: Storage, shard: str) -> None:
-    """Read every byte of a shard.
-
-    Raises:
-        StorageError: The disk cannot read some of them.
-    """
+    """Read every byte of a shard."""
     with storage.open(shard) as file:
         for offset in range(0, file.size_bytes, _CHUNK):
             data = file.read_at(offset, _CHUNK)

@@ -135,7 +135,7 @@ def test_conditions_on_values_of_parts_that_are_not_parsed_say_so(
     folder: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert energon("prepare", folder, "--yes").code == 0
-    monkeypatch.setattr("loader.inspect.stats.computed.CHECKED_JSON_BYTES", 1000)
+    monkeypatch.setattr("loader.inspect.stats.scan.CHECKED_JSON_BYTES", 1000)
     done = energon("extract", folder, "--where", "json.caption != ''", "-o", tmp_path / "out")
     assert (done.code, "1 JSON parts of more than 1000 bytes are not parsed" in done.err) == (0, True)
 
@@ -153,7 +153,7 @@ def test_findings_of_browse_name_parts_that_are_not_parsed(
 def test_lines_above_the_limit_are_never_held_and_are_named(
     tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("format.jsonl.lines", "lint.jsonl"):
+    for module in ("format.jsonl.lines", "lint.record_file"):
         monkeypatch.setattr(f"loader.{module}.CHECKED_JSON_BYTES", 1000)
     monkeypatch.setattr("loader.format.jsonl.lines._CHUNK_BYTES", 100)
     held: list[int] = []

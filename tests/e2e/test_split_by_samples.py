@@ -24,7 +24,7 @@ from loader.errors import ConfigError
 from loader.format.prepare import PreparePlan, run_prepare
 from loader.format.prepare.plan import SplitRequest
 from loader.inspect import path_facts
-from loader.lint.split import check_split
+from loader.lint.metadata import check_split
 from loader.metadataset.leaf_samples import LeafCounter
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.e2e.dataset_tree import prepare

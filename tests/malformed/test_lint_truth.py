@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import tarfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -30,13 +31,13 @@ from loader.format.index.layout import ShardEntry
 from loader.format.index.sample_bytes import read_sample
 from loader.format.prepare.plan import SplitRequest
 from loader.inspect.lint import exclude_broken_samples
-from loader.lint import contents as lint_contents, metadata as lint_metadata, task as lint_task
+from loader.lint import contents as lint_contents, metadata as lint_metadata, run as lint_run
+from loader.lint.metadata import Split
 from loader.lint.report import LintPlan, LintProgress, LintReport, SampleCheck
 from loader.lint.rule import Finding
 from loader.lint.run import lint_dataset
 from loader.lint.samples import Samples
 from loader.lint.shard import Shards
-from loader.lint.split import Split
 from loader.samples.building.check import DecodeCheck
 from loader.samples.building.dataset_code import DatasetCode
 from loader.storage import FileInfo, LocalStorage, ReadableFile
@@ -318,6 +319,31 @@ def test_max_findings_stops_early_and_says_so(tmp_path: Path, workers: int) -> N
     assert (codes(report), report.complete) == (["E002", "W004"], False)
 
 
+def test_max_findings_keeps_the_first_ones_of_the_data_whichever_worker_is_faster(tmp_path: Path) -> None:
+    for name in "ab":
+        samples = {f"{name}{number}": {"jpg": b"no picture", "txt": b"text"} for number in range(4)}
+        write_shard(tmp_path / f"{name}.tar", samples)
+    prepare(tmp_path, files={"dataset.yaml": DATASET_YAML})
+    check = partial(broken_but_late_in_the_first_shard, tmp_path / "done")
+    plan = LintPlan(
+        ref=DatasetRef(str(tmp_path)), workers=2, max_findings=3, make_sample_check=lambda config, folder: check
+    )
+    report = lint_dataset(plan)
+    assert [finding.key for finding in report.findings] == ["a0", "a1", "a2"]
+    assert not report.complete
+
+
+def broken_but_late_in_the_first_shard(done: Path, key: str, parts: object) -> list[tuple[str | None, str]]:
+    deadline = time.monotonic() + 20
+    while key == "a0" and not done.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if key == "a0":
+        time.sleep(0.3)  # until the other worker has sent its findings
+    if key == "b3":
+        done.touch()
+    return [("jpg", "broken")]
+
+
 @pytest.mark.parametrize(("level", "unit", "total"), [("headers", "shards", 4), ("decode", "samples", 2000)])
 def test_progress_counts_up_to_the_total(pictures: Path, level: str, unit: str, total: int) -> None:
     seen: list[LintProgress] = []
@@ -399,18 +425,20 @@ def kill_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, 
 
 
 def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
-    checker = lint_task.HeaderCheck(LintPlan(ref=DatasetRef(str(pictures)), level="headers"), None, {})
+    check = partial(lint_run.check_shard, read_bytes=False, config=None, sqlite_numbers={})
+    checker = lint_run.OnDataset(partial(folder_at, pictures), check)
     shard = folder_at(pictures).index.shards[0]
-    assert checker(shard).findings == []
-    assert pickle.loads(pickle.dumps(checker))(shard).findings == []
+    assert checker(shard) == []
+    assert pickle.loads(pickle.dumps(checker))(shard) == []
 
 
 def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Path) -> None:
-    checker = lint_task.DecodeCheck(partial(folder_at, pictures), lint_contents.SampleLint(must_not_be_called))
-    entry = folder_at(pictures).index.shards[0]
+    dataset = folder_at(pictures)
+    entry = dataset.index.shards[0]
     offset = offset_of(pictures, entry.name, "00000.jpg")
     os.truncate(pictures / entry.name, offset + 10)
-    [finding] = checker(lint_task.LintTask(entry, range(1))).findings
+    lint = lint_contents.SampleLint(must_not_be_called)
+    [finding] = lint_run.decode_samples(dataset, lint_run.LintTask(entry, range(1)), lint=lint)[0]
     assert (finding.code, finding.shard, finding.key, finding.offset) == ("E104", entry.name, "00000", offset)
     assert "the shard ends after 10 of them" in finding.message
 
@@ -427,15 +455,15 @@ def shard_entry(name: str, first: int, samples: int) -> ShardEntry:
 
 def test_tasks_are_made_when_they_are_asked_for() -> None:
     shards = [shard_entry(f"{number}.tar", 10**9 * number, 10**9 if number != 1 else 0) for number in range(3)]
-    tasks = lint_task.DecodeTasks(shards)
+    tasks = lint_run.DecodeTasks(shards)
     assert len(tasks) == 2 * 3_906_250
-    assert tasks[0] == lint_task.LintTask(shards[0], range(256))
-    assert tasks[3_906_250] == lint_task.LintTask(shards[2], range(2 * 10**9, 2 * 10**9 + 256))
+    assert tasks[0] == lint_run.LintTask(shards[0], range(256))
+    assert tasks[3_906_250] == lint_run.LintTask(shards[2], range(2 * 10**9, 2 * 10**9 + 256))
     few = [shard_entry("a.tar", 0, 600), shard_entry("b.tar", 600, 0), shard_entry("c.tar", 600, 256)]
-    assert [each.samples for each in lint_task.DecodeTasks(few)] == [
+    assert [each.samples for each in lint_run.DecodeTasks(few)] == [
         range(256), range(256, 512), range(512, 600), range(600, 856),
     ]  # fmt: skip
-    assert list(lint_task.DecodeTasks([])) == []
+    assert list(lint_run.DecodeTasks([])) == []
 
 
 # ------------------------------------------------------------------------------------------------ damaged shards

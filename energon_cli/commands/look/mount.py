@@ -68,7 +68,7 @@ def mount(
         Show the datasets of a mix:
             energon mount -s /data/mix.yaml ~/mix
     """
-    from loader.inspect.mount import Layout, open_tree, serve_tree
+    from loader.inspect import Layout, open_tree, serve_tree
 
     from ...console import print_json, show_note
     from ...progress import ProgressBar

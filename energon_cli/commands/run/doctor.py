@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from loader.inspect.doctor import Checkup
+    from loader.inspect import Checkup
 
 
 @energon_command("doctor", short_help="Examine this machine and installation.", takes_path=False)
@@ -37,7 +37,7 @@ def doctor(*, as_json: bool) -> None:
         Stop a job before it starts on a machine with a fault:
             energon doctor --json > /data/run/doctor.json
     """
-    from loader.inspect.doctor import Advice, examine_machine
+    from loader.inspect import Advice, examine_machine
 
     from ...console import output_console, print_json
     from ...installation import installation_faults

@@ -33,5 +33,4 @@ from .search import (
     search_samples as search_samples,
     statistics as statistics,
 )
-from .thumbnail_pool import ThumbnailPool as ThumbnailPool
-from .workers import PartAddress as PartAddress, ReaderPool as ReaderPool
+from .workers import PartAddress as PartAddress, ReaderPool as ReaderPool, ThumbnailPool as ThumbnailPool

@@ -1,4 +1,4 @@
-"""Open the datasets that paths name, those of a metadataset with their weights; link to the pages of their samples."""
+"""Open the datasets of paths, with their weights in a metadataset, and link to the pages of samples."""
 
 from __future__ import annotations
 
@@ -27,12 +27,9 @@ class CatalogueNode:
 
     Attributes:
         kind: ``"dataset"``, ``"join"``, ``"metadataset"``, ``"blend"``, ``"blend_epochized"`` or ``"split"``.
-        name: Its name or place.
-        path: The file or folder.
         weight: Share of all samples; None if nothing is weighted.
         repetitions: Repetitions in a pass; None if nothing is repeated.
         datasets: Numbers of the datasets that a leaf reads; a join reads several.
-        children: The children, in order.
     """
 
     kind: str
@@ -52,11 +49,6 @@ class Catalogue:
     Args:
         refs: Datasets, single files of samples, tar shards that are not prepared, and metadatasets.
         on_progress: Called after each shard that is indexed.
-
-    Raises:
-        ConfigError: A document of a metadataset contains faults.
-        FormatError: Shards that are not prepared are damaged, or a file of samples is damaged or not indexed.
-        StorageError: A dataset is missing, or a dataset of a metadataset is not prepared.
     """
 
     def __init__(self, refs: Sequence[DatasetRef], on_progress: ProgressCallback | None = None) -> None:
@@ -142,11 +134,7 @@ class PageLinks:
 
     Args:
         url: The URL that ``energon browse`` printed; its token stays in the links.
-        path: A dataset or metadataset.
         among: All paths that the server browses, in their order; None for this one.
-
-    Raises:
-        ConfigError: This is no URL of a server.
     """
 
     def __init__(self, url: str, path: str, *, among: Sequence[str] | None = None) -> None:
@@ -155,33 +143,23 @@ class PageLinks:
             raise ConfigError(
                 f"expected the URL that energon browse printed, http://127.0.0.1:8800/ and its token, found {url!r}"
             )
-        self._parts = parts
+        self._url = url
         self._path = path
-        self._names = names_of((path,) if among is None else among)
+        names = DatasetNames()
+        self._names: dict[str, str] = {}  # of a path that comes twice, the first one
+        for dataset in (one for each in ((path,) if among is None else among) for one in _paths(each)):
+            self._names.setdefault(dataset, names.add(dataset))
 
     def url(self, dataset: str | None, shard: str | None, key: str | None) -> str | None:
-        """Return the URL of a sample; None if it has no page.
-
-        Args:
-            dataset: Path of the dataset; None for the path itself.
-            shard: Name of the shard.
-            key: Bare key.
-        """
+        """Return the URL of a sample, of the path itself without a dataset; None if it has no page."""
         name = self._names.get(dataset or self._path)
         if name is None or shard is None or key is None or name in (".", ".."):
             return None
-        return page_url(urlunsplit(self._parts), name, shard, key)
+        return page_url(self._url, name, shard, key)
 
 
 def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
-    """Return the URL of a sample's page; None for a name that is not UTF-8.
-
-    Args:
-        url: The URL that ``energon browse`` printed; its token stays in the link.
-        dataset: Name of the dataset in the catalogue of the server.
-        shard: Name of the shard.
-        key: Bare key.
-    """
+    """Return the URL of a sample's page, with the token of ``url``; None for a name that is not UTF-8."""
     parts = urlsplit(url)
     query = parts.query
     try:
@@ -195,20 +173,8 @@ def page_url(url: str, dataset: str, shard: str, key: str) -> str | None:
     return urlunsplit((parts.scheme, parts.netloc, page, query, ""))
 
 
-def names_of(paths: Sequence[str]) -> dict[str, str]:
-    """Return the datasets that a server of some paths has: path → name, the first one of a path that comes twice.
-
-    Args:
-        paths: Datasets and metadatasets; one with faults has no datasets.
-    """
-    names, found = DatasetNames(), dict[str, str]()
-    for one in (one for path in paths for one in _paths(path)):
-        name = names.add(one)
-        found.setdefault(one, name)
-    return found
-
-
 def _paths(path: str) -> Iterator[str]:
+    """Yield the datasets of a path; a metadataset with faults has none."""
     if not is_metadataset(path):
         yield path
         return

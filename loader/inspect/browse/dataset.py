@@ -33,7 +33,7 @@ from ...storage import LocalStorage
 from ...version import __version__
 
 if TYPE_CHECKING:
-    from ..runs import PlannedRun, RunRequest
+    from ..runs import PlannedRun, RunRequest, TracedSample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,7 +79,6 @@ class TrainingOrder:
     """The samples of a training run from a step on; see :class:`loader.inspect.runs.RunRequest`.
 
     Attributes:
-        request: The run.
         step: The first step.
         rank: Only the micro-batches of this rank; None for all ranks, in their order.
     """
@@ -93,41 +92,23 @@ class TrainingOrder:
         return _MAX_STEPS * ranks * (self.request.batch_size or 1)
 
 
-class TrainingRow(NamedTuple):
-    """A sample of a run: step, rank, place in the micro-batch, path of its dataset, full key, and number there."""
-
-    step: int
-    rank: int
-    position: int
-    dataset: str
-    key: str
-    number: int
-
-
-def training_rows(order: TrainingOrder, start: int, stop: int) -> list[TrainingRow]:
-    """Return the samples at the places from ``start`` to ``stop`` of an order.
-
-    Raises:
-        ConfigError: There is no such rank, or an argument of the run is invalid.
-        StorageError: A dataset is missing or not prepared.
-    """
+def training_rows(order: TrainingOrder, start: int, stop: int) -> list[TracedSample]:
+    """Return the samples at the places from ``start`` to ``stop`` of an order."""
     size, world = order.request.batch_size or 0, order.request.world_size
     if size < 1 or world < 1:
         raise ConfigError(f"expected at least 1 sample and 1 rank, found {size} and {world}", hint="raise the numbers")
     if order.rank is not None and not 0 <= order.rank < world:
         raise ConfigError(f"expected a rank in [0, {world}), found {order.rank}", hint="raise the number of ranks")
+    from ..runs import traced_batch
+
     run = _open_run(order.request)
-    rows: list[TrainingRow] = []
+    rows: list[TracedSample] = []
     stop = min(stop, len(order))
     for batch in range(start // size, -(-stop // size)):
         step, rank = divmod(batch, world) if order.rank is None else (batch, order.rank)
-        step += order.step
-        source, _epoch, index = run.batch(step * world + rank)
-        for position, (one, number) in enumerate(zip(source.tolist(), index.tolist(), strict=True)):
+        for position, sample in enumerate(traced_batch(run, (step + order.step) * world + rank)):
             if start <= batch * size + position < stop:
-                found = run.sources[one]
-                key = found.folder.full_key(number)
-                rows.append(TrainingRow(step, rank, position, found.request.path, key, number))
+                rows.append(sample)
     return rows
 
 
@@ -138,20 +119,12 @@ def _open_run(request: RunRequest) -> PlannedRun:
     return PlannedRun(request)
 
 
-_CHECKED_EVERY_S = 1.0
+_CHECKED_EVERY_S = 1.0  # how often the files of a dataset are compared: each page asks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A sample as the grid shows it.
-
-    Attributes:
-        number: Number of the sample in the dataset.
-        shard: Name of its shard.
-        key: Its key in the shard.
-        picture: Name of its first picture; None without one.
-        excluded: The split excludes it.
-    """
+    """A sample as the grid shows it, with the name of its first picture."""
 
     number: int
     shard: str
@@ -167,15 +140,22 @@ class DatasetAddress(NamedTuple):
     version: str
 
 
+def clip(ranges: Sequence[range], within: range) -> list[range]:
+    """Return the parts of ascending ranges that are within another one.
+
+    >>> clip([range(3), range(5, 9), range(9, 12)], range(2, 7))
+    [range(2, 3), range(5, 7)]
+    """
+    cut = (range(max(within.start, one.start), min(within.stop, one.stop)) for one in ranges)
+    return [one for one in cut if len(one)]
+
+
 class BrowsedDataset:
     """A dataset that threads may read at the same time.
 
     Args:
-        name: Name in links.
-        ref: The dataset.
         weight: Its weight in a metadataset; None without one.
         split_part: The split part that a metadataset uses; None for all.
-        place: Its place in the metadataset's tree.
         is_prepared: It has a ``.nv-meta`` of its own, in which exclusions and tags are kept.
     """
 
@@ -230,11 +210,7 @@ class BrowsedDataset:
         return [] if split is None else list(split.split_parts)
 
     def ranges(self, *, split_part: str | None = None, shard: str | None = None) -> Sequence[range]:
-        """Return the samples of a split part or shard, as ranges of numbers.
-
-        Raises:
-            ConfigError: There is no such split part or shard.
-        """
+        """Return the samples of a split part or shard, as ranges of numbers."""
         with self._lock:
             split_part = split_part or self.split_part
             some = [range(len(self))] if split_part is None else runs_of_part(self.folder, split_part)
@@ -243,16 +219,10 @@ class BrowsedDataset:
             entry = self.shards.get(shard)
             if entry is None:
                 raise ConfigError(f"there is no shard {shard!r}", at=self.folder.path, hint="check its name")
-            start, stop = entry.first_sample, entry.first_sample + entry.samples
-            cut = (range(max(start, one.start), min(stop, one.stop)) for one in some)
-            return [one for one in cut if len(one)]
+            return clip(some, self.folder.index.samples_of(entry))
 
     def chosen(self, where: str, *, split_part: str | None = None, shard: str | None = None) -> IntArray:
-        """Return the numbers of the samples for which a condition on columns is true, ascending.
-
-        Raises:
-            ConfigError: The condition is invalid, or there is no such split part, shard or column.
-        """
+        """Return the numbers of the samples for which a condition on columns is true, ascending."""
         with self._lock:
             found = find_samples(self.folder, SampleQuery(where=where))
             some = self.ranges(split_part=split_part, shard=shard)
@@ -290,12 +260,7 @@ class BrowsedDataset:
             return self.folder.parts(number)
 
     def read(self, number: int, part: str | PartPlace, start: int = 0, stop: int | None = None) -> bytes:
-        """Read the bytes from ``start`` to ``stop`` of a part, fewer at its end. A place needs no look-up by name.
-
-        Raises:
-            KeyError: The sample has no such part.
-            EnergonError: The shard is missing or damaged, or has changed.
-        """
+        """Read the bytes from ``start`` to ``stop`` of a part, fewer at its end; an unknown part is a ``KeyError``."""
         with self._lock:
             folder = self.folder
             place = self.part_place(number, part) if isinstance(part, str) else part
@@ -307,11 +272,7 @@ class BrowsedDataset:
         return folder.read_range(shard, PartLocation(place.name, place.offset, place.size_bytes), start, stop)
 
     def part_place(self, number: int, part: str) -> PartPlace:
-        """Return where a part is.
-
-        Raises:
-            KeyError: The sample has no such part.
-        """
+        """Return where a part is; raise a ``KeyError`` for an unknown one."""
         place = next((one for one in self.parts(number) if one.name == part), None)
         if place is None:
             raise KeyError(part)
@@ -321,9 +282,6 @@ class BrowsedDataset:
         """Open a local dataset again if it was prepared or split again; return True if it was.
 
         Files are checked once a second.
-
-        Raises:
-            EnergonError: The dataset is damaged.
         """
         now = time.monotonic()
         if now < self._checked_at_s + _CHECKED_EVERY_S:
@@ -346,11 +304,7 @@ class BrowsedDataset:
                 vars(self).pop(name, None)
 
     def check_editable(self) -> None:
-        """Check that exclusions and tags of samples can be kept.
-
-        Raises:
-            ConfigError: They cannot, since the dataset is not prepared.
-        """
+        """Check that exclusions and tags of samples can be kept."""
         if not self.is_prepared:
             raise ConfigError(
                 "this dataset is not prepared, so there is no .nv-meta for exclusions and tags",
@@ -381,7 +335,7 @@ def _stat(path: str) -> tuple[int, int] | None:
     return found.st_mtime_ns, found.st_size
 
 
-_PICTURES = {
+_MEDIA_TYPES = {
     "jpg": "image/jpeg",
     "jpeg": "image/jpeg",
     "png": "image/png",
@@ -389,8 +343,6 @@ _PICTURES = {
     "webp": "image/webp",
     "bmp": "image/bmp",
     "avif": "image/avif",
-}
-_MEDIA = {
     "mp3": "audio/mpeg",
     "wav": "audio/wav",
     "flac": "audio/flac",
@@ -426,43 +378,27 @@ def media_type(part: str) -> str:
     ('image/jpeg', 'text/plain; charset=utf-8', 'audio/wav', 'application/octet-stream')
     """
     extension = _extension(part)
-    known = _PICTURES.get(extension) or _MEDIA.get(extension)
-    if known is None and extension in _TEXTS:
-        return "text/plain; charset=utf-8"
-    return known or "application/octet-stream"
+    text = "text/plain; charset=utf-8" if extension in _TEXTS else "application/octet-stream"
+    return _MEDIA_TYPES.get(extension, text)
 
 
-_COLUMN = "tag"
-_MAX_CHARACTERS = 80
-_MAX_TAGS = 1000
+_COLUMN = "tag"  # the column that keeps the tags
+_MAX_CHARACTERS = 80  # of a tag
+_MAX_TAGS = 1000  # the codes of the column have 16 bits
 
 
 def tags(folder: Dataset) -> tuple[str, ...]:
-    """Return the tags that samples of a dataset have had.
-
-    Raises:
-        FormatError: The column is damaged, or of an earlier version of the dataset.
-    """
+    """Return the tags that samples of a dataset have had."""
     if _COLUMN not in folder.documents.column_names():
         return ()
     return tuple(open_column(folder.storage, folder.index, _COLUMN).record.categories)
 
 
 def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
-    """Set the tag of samples, and return the number of samples that now have it.
-
-    Args:
-        folder: The dataset.
-        numbers: Numbers of the samples.
-        tag: The tag; an empty text removes the samples' tag.
-
-    Raises:
-        ConfigError: The tag is too long, there are too many, or the column ``tag`` has numbers.
-        FormatError: The column is damaged, or of an earlier version of the dataset.
-        StorageError: The column cannot be written.
-    """
+    """Set the tag of samples, or remove it (an empty text); return the number of samples that now have it."""
     if len(tag) > _MAX_CHARACTERS:
         raise ConfigError(f"expected a tag of at most {_MAX_CHARACTERS} characters, found {len(tag)}", hint="cut it")
+    # Read the tags that samples have.
     codes = np.full(len(folder.index), -1, np.int16)
     names: list[str] = []
     if _COLUMN in folder.documents.column_names():
@@ -471,6 +407,7 @@ def tag_samples(folder: Dataset, numbers: Sequence[int], tag: str) -> int:
         if not names:
             raise ConfigError("column 'tag' has numbers", at=folder.path, hint="remove or rename this column")
         codes = np.where(column.is_known(), column.values, -1).astype(np.int16)
+    # Add the tag, and set it.
     if tag and tag not in names:
         names.append(tag)
     if len(names) > _MAX_TAGS:

@@ -7,7 +7,6 @@ import json
 import math
 import zipfile
 from collections.abc import Iterator, Sequence
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -22,17 +21,16 @@ from ..views import open_views
 from .dataset import BrowsedDataset, is_picture, media_type
 from .workers import MAX_PART_BYTES, PartAddress, read_part
 
-_MAX_ARRAYS = 20
+_MAX_ARRAYS = 20  # of one file
 _MAX_NUMBERS = 1_000_000  # that a histogram counts
-_BARS = 24
+_BARS = 24  # of a histogram
+_FIELD_KEYS = ("name", "type", "shape", "dtype", "range", "size_bytes", "media", "facts", "text", "fault")
 _EXTENSIONS = ("npy", "npz", "pth", "pt")
-
-
 _MAX_PARTS = 200  # and fields
-_MAX_TEXT_BYTES = 200_000
+_MAX_TEXT_BYTES = 200_000  # of one part
 _MAX_TEXTS_BYTES = 4_000_000  # of all parts
 _MAX_EXACT_DIGITS = 15  # of an integer in JavaScript
-_MAX_HEX_BYTES = 512
+_MAX_HEX_BYTES = 512  # of a part that is no text
 _MAX_HEAD_BYTES = 256 * 1024  # of a picture, to find its orientation
 
 
@@ -41,9 +39,6 @@ def sample_page(dataset: BrowsedDataset, number: int) -> dict[str, Any]:
 
     Texts are cut at 200,000 bytes, and other bytes at 512; pictures, media and arrays are named only. At most 200 parts
     are described, and ``more`` counts the others.
-
-    Raises:
-        EnergonError: The shard is missing or damaged, or has changed.
     """
     row = dataset.row(number)
     parts = dataset.parts(number)
@@ -113,7 +108,6 @@ def mapped_document(ref: DatasetRef, key: str) -> dict[str, Any]:
     """Return the sample as the field map makes it, like ``energon preview --json``; a fault if it cannot be made.
 
     Args:
-        ref: The dataset.
         key: ``<shard>/<key>``.
     """
     try:
@@ -144,7 +138,6 @@ def describe_tensors(address: PartAddress) -> list[dict[str, Any]]:
 
     Raises:
         KeyError: The sample has no such part.
-        EnergonError: The shard is missing or damaged, or has changed.
     """
     data = read_part(address)
     try:
@@ -175,10 +168,11 @@ def _arrays(name: str, data: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def _document(name: str, value: Any) -> dict[str, Any]:
-    if not hasattr(value, "numpy") and not isinstance(value, np.ndarray):
-        return {"name": name, "facts": describe_value(name, value).facts}
     view = describe_value(name, value)
-    document: dict[str, Any] = {"name": name, "facts": view.facts, "shape": list(view.shape or ())}
+    document: dict[str, Any] = {"name": name, "facts": view.facts}
+    if not hasattr(value, "numpy") and not isinstance(value, np.ndarray):
+        return document
+    document["shape"] = list(view.shape or ())
     if hasattr(value, "numpy"):
         value = (value.float() if value.is_floating_point() else value).numpy()  # numpy has no bfloat16
     if value.dtype.kind not in "biuf" or not value.size:
@@ -217,16 +211,9 @@ def sample_document(sample: SampleView) -> dict[str, Any]:
 
 
 def _field_document(field: FieldView) -> dict[str, Any]:
-    return {
-        "name": field.name,
-        "type": field.type,
-        "shape": None if field.shape is None else list(field.shape),
-        "dtype": field.dtype,
-        # JSON has no NaN and no infinity.
-        "range": None if field.range is None else [end if isfinite(end) else None for end in field.range],
-        "size_bytes": field.size_bytes,
-        "media": None if field.media is None else dict(field.media),
-        "facts": field.facts,
-        "text": field.text,
-        "fault": field.fault,
-    }
+    document = {name: getattr(field, name) for name in _FIELD_KEYS}
+    if field.shape is not None:
+        document["shape"] = list(field.shape)
+    if field.range is not None:  # JSON has no NaN and no infinity
+        document["range"] = [end if math.isfinite(end) else None for end in field.range]
+    return document

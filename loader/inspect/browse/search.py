@@ -44,11 +44,11 @@ from ..stats import Distribution, StatsRequest, collect_stats, compute_values, e
 from .dataset import BrowsedDataset, DatasetAddress, media_type
 from .workers import open_dataset
 
-_KEYS_AT_ONCE = 1 << 16
-_SAMPLES_AT_ONCE = 200
-_BATCHES_AHEAD = 8
+_KEYS_AT_ONCE = 1 << 16  # samples of a step of a search by key
+_SAMPLES_AT_ONCE = 200  # of a task in a worker process
+_BATCHES_AHEAD = 8  # tasks that wait for workers: a search that is stopped loses few
 _MAX_TEXT_BYTES = 1 << 20  # of a part that is searched
-_MAX_FINDING = 300
+_MAX_FINDING = 300  # characters of a note
 
 SearchKind = Literal["keys", "texts", "where", "findings"]
 SEARCH_KINDS: tuple[SearchKind, ...] = ("keys", "texts", "where", "findings")
@@ -61,8 +61,6 @@ class SearchRequest:
     Attributes:
         text: The beginning of a key; a text of any case; a condition such as ``width < 64 and size("jpg") > 9000``;
             or the beginning of a rule's code, such as ``E3``.
-        kind: What is searched.
-        ranges: Only these samples.
         limit: The search ends after so many samples are found.
     """
 
@@ -76,8 +74,6 @@ class SearchBatch(NamedTuple):
     """A step of a search.
 
     Attributes:
-        found: The numbers of samples found in it.
-        searched: Number of samples that were searched so far.
         notes: Number of a sample → why it was found.
     """
 
@@ -86,24 +82,11 @@ class SearchBatch(NamedTuple):
     notes: dict[int, str]
 
 
-class _Task(NamedTuple):
-    """A search of some samples of one shard, in a worker process."""
-
-    dataset: DatasetAddress
-    kind: SearchKind
-    text: str
-    batch: range
-
-
 Submit = Callable[..., "Future[dict[int, str]]"]
 
 
 def needs_scan(folder: Dataset, condition: str) -> bool:
-    """Return True if a condition has names that are no columns, so that samples have to be read.
-
-    Raises:
-        ConfigError: The condition is invalid.
-    """
+    """Return True if a condition has names that are no columns, so that samples have to be read."""
     return not all(is_indexed(folder, name) for name in Condition(condition).columns)
 
 
@@ -113,14 +96,6 @@ def search_samples(
     """Yield the samples that match, batch by batch, so that a search can be shown and stopped while it runs.
 
     Samples that cannot be read do not match.
-
-    Args:
-        dataset: The dataset.
-        request: The search.
-        submit: Runs a function in a worker process.
-
-    Raises:
-        ConfigError: The condition is invalid, or no sample can have a value of such a name.
     """
     if request.kind == "where":
         _check_names(dataset.folder, Condition(request.text))
@@ -135,11 +110,7 @@ def search_samples(
 
 
 def _check_names(folder: Dataset, condition: Condition) -> None:
-    """Check that the names of a condition mean one value each; some samples have those that are not given whole.
-
-    Raises:
-        ConfigError: A name means several values, or none.
-    """
+    """Check that the names of a condition mean one value each; some samples have those that are not given whole."""
     every = np.arange(len(folder.index))
     DatasetValues(folder, condition.columns, every[:0], compute_values)
     for name in condition.columns:
@@ -156,13 +127,12 @@ def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) ->
                 batch = range(start, min(start + _KEYS_AT_ONCE, some.stop))
                 yield batch, dict.fromkeys(_keys(dataset, batch, request.text), "")
         return
-    task = _Task(dataset.address, request.kind, request.text, range(0))
     batches = _batches(dataset, request.ranges)
     ahead: deque[tuple[range, Future[dict[int, str]]]] = deque()
     try:
         while True:
             for batch in islice(batches, _BATCHES_AHEAD - len(ahead)):
-                ahead.append((batch, submit(_search, task._replace(batch=batch))))
+                ahead.append((batch, submit(_search, dataset.address, request.kind, request.text, batch)))
             if not ahead:
                 return
             batch, running = ahead.popleft()
@@ -201,20 +171,20 @@ def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
 # ------------------------------------------------------------------------------------------ in a worker process
 
 
-def _search(task: _Task) -> dict[int, str]:
-    """Return the samples that match, each with the reason or an empty text."""
-    dataset = open_dataset(task.dataset)
-    if task.kind == "texts":
-        wanted = task.text.casefold()
-        return {number: "" for number in task.batch if _has_text(dataset, number, wanted)}
-    if task.kind == "findings":
-        found: dict[int, str] = {}
-        for finding in lint_samples(task.dataset, task.batch):
-            if finding.code.startswith(task.text.strip().upper()):
-                found.setdefault(finding.number, f"{finding.code}: {finding.message}"[:_MAX_FINDING])
-        return found
-    query = SampleQuery(where=task.text, compute=compute_values)
-    return dict.fromkeys(find_samples(dataset.folder, query, within=task.batch).tolist(), "")
+def _search(address: DatasetAddress, kind: SearchKind, text: str, batch: range) -> dict[int, str]:
+    """Return the samples of one shard that match, each with the reason or an empty text."""
+    dataset = open_dataset(address)
+    if kind == "texts":
+        wanted = text.casefold()
+        return {number: "" for number in batch if _has_text(dataset, number, wanted)}
+    if kind == "findings":
+        notes: dict[int, str] = {}
+        for finding in lint_samples(address, batch):
+            if finding.code.startswith(text.strip().upper()):
+                notes.setdefault(finding.number, f"{finding.code}: {finding.message}"[:_MAX_FINDING])
+        return notes
+    query = SampleQuery(where=text, compute=compute_values)
+    return dict.fromkeys(find_samples(dataset.folder, query, within=batch).tolist(), "")
 
 
 def _has_text(dataset: BrowsedDataset, number: int, wanted: str) -> bool:
@@ -243,11 +213,7 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     Code of the dataset does not run, and sound and video are not decoded.
 
     Args:
-        address: The dataset.
         numbers: Numbers of the samples in the dataset, ascending.
-
-    Raises:
-        EnergonError: The dataset cannot be opened.
     """
     folder = open_dataset(address).folder
     config = readable_config(folder)
@@ -284,12 +250,8 @@ def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str
     """Return the statistics of a dataset as a JSON document; ``term`` names a value in a condition, or is None.
 
     Args:
-        ref: The dataset.
         split_part: Only samples of this split part; None for all.
         sample: Number of random samples that are read; values in columns are complete.
-
-    Raises:
-        EnergonError: The dataset cannot be read.
     """
     folder = folder_at(ref)
     query = SampleQuery(split_parts=() if split_part is None else [split_part])

@@ -2,8 +2,7 @@
 
 from .compare import (
     compare_paths as compare_paths,
-    kind_of_path as kind_of_path,
 )
-from .report import (
+from .datasets import (
     DiffReport as DiffReport,
 )

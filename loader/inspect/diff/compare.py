@@ -2,19 +2,155 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...dataset.opening import folder_at
-from ...dataset.unprepared.tar_index import is_prepared
-from ...errors import ConfigError, StorageError
+from ...errors import ConfigError, StateError
 from ...format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
-from ...format.documents.providers import data_path, is_metadataset, is_record_file
+from ...format.documents.providers import data_path, is_metadataset
 from ...storage import EPath
-from ...training.states import differences, list_state_files
-from .report import DifferenceList, DiffReport
+from ...training.states import (
+    RunState,
+    chain_differences,
+    differences,
+    read_run_states,
+    run_differences,
+)
+from ..facts import kind_of_path
+from .datasets import DifferenceList, DiffReport
 
+if TYPE_CHECKING:
+    from ...pipeline.reading.read import ReadDataset
+
+_PROGRESS = ("batch", "ranks", "steps", "passes", "ended", "counted_on", "ranks_at", "skip_steps")
+_OF_ARGUMENTS = ("slice_lengths", "shuffle_buffer")
+_OF_STEPS = ("batch_samples", "ranks")  # the arguments of a schedule of weights
+_MAX_LANES = 3  # that are listed
+
+
+# Checkpoints: would a run not resume exactly, and why?
+
+
+def compare_checkpoints(before: str, after: str, found: DifferenceList, *, place: str | None) -> bool:
+    """Compare the states of two checkpoints.
+
+    Args:
+        place: Place of the states in the files; None: the only run in each of them.
+
+    Returns:
+        True if the run of B can continue A: they differ only in their progress.
+    """
+    states, states_now = read_run_states(before, place=place), read_run_states(after, place=place)
+    first, first_now = states[0], states_now[0]
+    blocking = [*run_differences(first, first_now), *chain_differences(first.dataset, first_now.dataset)]
+    found.extend(blocking)
+    found.add("", "mix_changes", len(first.mix_changes), len(first_now.mix_changes))
+    for name in _PROGRESS:
+        found.add("", name, getattr(first, name), getattr(first_now, name))
+    if first.batch == first_now.batch and not blocking:  # else their positions differ, too
+        _compare_lanes(states, states_now, found)
+    return not blocking
+
+
+def compare_checkpoint_with_data(
+    before: str, after: str, found: DifferenceList, *, split_part: str | None, place: str | None, trust_code: bool
+) -> bool:
+    """Compare the data that a checkpoint was saved with to a dataset or metadataset, as a restore would.
+
+    Args:
+        split_part: Split part that is trained on; None takes the checkpoint's, or ``train``.
+        place: Place of the states in the file; None: the only run in it.
+
+    Returns:
+        True if the data, and the shares of a mix, are the same; the arguments of the run are not known.
+    """
+    from ...format.documents.providers import LoadRequest
+    from ...training.datasets.open_sources import open_sources
+    from ..runs.planned_run import readers_of
+
+    # Take the split part and the filter of the run from its state.
+    state = read_run_states(before, place=place)[0]
+    saved = list(_sources(state.dataset))
+    if not saved:
+        raise StateError("this state names no dataset that could be compared", at=before)
+    part = split_part or next((one["split_part"] for one in saved if one.get("split_part")), "train")
+    filters = {one.get("filter") for one in saved}
+    filter_name = filters.pop() if len(filters) == 1 and not is_metadataset(after) else None  # an argument of the run
+    # Compare the readers of a run that has one, with their shares.
+    readers = list(readers_of(state.dataset))
+    reader = None
+    if len(readers) == 1 and state.kind in ("endless", None) and "weights" in readers[0][1]:
+        reader = _training_reader(after, readers[0][1], part, filter_name=filter_name, trust_code=trust_code)
+    if reader is not None:
+        ours = [readers[0][0], _of_data(readers[0][1]), *readers[0][2:]]
+        theirs = reader.identity()
+        found.extend(chain_differences(ours, [theirs[0], _of_data(theirs[1]), *theirs[2:]]))
+        return not found.count
+    # Otherwise compare the datasets alone.
+    request = LoadRequest(ref=DatasetRef(str(EPath(after)), trust_code=trust_code), split_part=part, filter=filter_name)
+    now = [leaf.source.identity() for leaf in open_sources(request, decoder=None, training=True)]
+    found.extend(differences(["read", {}, *saved], ["read", {}, *now]))
+    found.notes.append(
+        "the shares of the datasets were not compared: the run ends after a pass, has weights in another unit than "
+        "samples, or reads in several places"
+    )
+    return not found.count
+
+
+def _training_reader(
+    path: str, settings: Mapping[str, Any], split_part: str, *, filter_name: str | None, trust_code: bool
+) -> ReadDataset | None:
+    """Return the reader of an endless run on data, with the settings of a saved one; None if it has several."""
+    from ..runs.planned_run import PlannedRun, RunRequest
+
+    together = settings.get("epochs_together")
+    request = RunRequest(
+        path=path,
+        batch_size=None,
+        split_part=split_part,
+        shuffle_buffer_size=settings.get("shuffle_buffer"),
+        shuffle_over_epochs_multiplier=1 if isinstance(together, list) else together,
+        filter_name=filter_name,
+        trust_code=trust_code,
+    )
+    reader, _ = PlannedRun(request).readers.get((), (None, 0))
+    return reader
+
+
+def _of_data(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a reader without those that only arguments of the run determine."""
+    kept = {name: value for name, value in settings.items() if name not in _OF_ARGUMENTS}
+    if isinstance(schedule := kept.get("schedule"), Mapping):
+        kept["schedule"] = {name: value for name, value in schedule.items() if name not in _OF_STEPS}
+    return kept
+
+
+def _compare_lanes(states: list[RunState], states_now: list[RunState], found: DifferenceList) -> None:
+    """Compare the positions of the lanes; list the first lanes that differ, and count the others."""
+    lanes, lanes_now = _lanes(states), _lanes(states_now)
+    other = [lane for lane in sorted({*lanes, *lanes_now}) if lanes.get(lane) != lanes_now.get(lane)]
+    for lane in other[:_MAX_LANES]:
+        found.extend(differences(lanes.get(lane, {}), lanes_now.get(lane, {}), f"lane {lane}"))
+    if len(other) > _MAX_LANES:
+        found.notes.append(f"{len(other) - _MAX_LANES:,} more lanes are at other positions")
+
+
+def _lanes(states: list[RunState]) -> dict[int, Mapping[str, Any]]:
+    return {lane: state for one in states for lane, state in one.lane_states.items()}
+
+
+def _sources(identity: Any) -> Iterator[dict[str, Any]]:
+    """Yield the descriptions of the sources in the description of a chain, in order."""
+    if isinstance(identity, list | tuple):
+        for part in identity:
+            yield from _sources(part)
+    elif isinstance(identity, Mapping) and "path" in identity and "samples" in identity:
+        yield dict(identity)
+
+
+# The facts about a leaf of a metadataset that change a mix.
 _COMPARED = (
     "share",
     "schedule",
@@ -30,31 +166,11 @@ _COMPARED = (
     "fault",
 )
 _DIGITS = 6  # of shares
-
-
-_CHECKPOINT_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".pkl")
 _OTHER_INDEX = "the indexes have different uuids: a state that was saved with A does not restore with B"
-_UNCOMPARED = ("path", "prepared", "prepared_at", "mtime", "index")
+_UNCOMPARED = ("path", "prepared", "prepared_at", "mtime", "index")  # facts that are others for a copy
 
 
-def kind_of_path(path: str) -> str:
-    """Return ``metadataset``, ``records`` (a file of samples), ``checkpoint`` or ``dataset``."""
-    if is_metadataset(path):
-        return "metadataset"
-    if is_record_file(path):
-        return "records"
-    if path.endswith(_CHECKPOINT_SUFFIXES) and not EPath(path).is_dir():
-        return "checkpoint"
-    if is_prepared(DatasetRef(path).storage()):
-        return "dataset"
-    return "checkpoint" if _has_states(path) else "dataset"
-
-
-def _has_states(folder: str) -> bool:
-    try:
-        return EPath(folder).is_dir() and bool(list_state_files(folder))
-    except StorageError:  # the comparison reports what is missing, or that a web server lists no files
-        return False
+# Paths of any kind.
 
 
 def compare_paths(
@@ -74,29 +190,20 @@ def compare_paths(
 
     Args:
         before: The path A; the checkpoint, if only one is.
-        after: The path B.
         split_part: Split part that is trained on, for a checkpoint and data; None takes the checkpoint's.
-        contents: Compare the bytes of shards whose keys, parts and sizes are equal, too.
         place: Place of the states within checkpoints, such as ``loader``; None: the only run in each.
-        trust_code: Allow the dataset to run its code.
         max_differences: How many differences are kept; all are counted.
-        on_progress: Called with the numbers of compared shards and of all shards.
-
-    Raises:
-        ConfigError: The paths are of kinds that cannot be compared, or documents contain faults.
-        FormatError: An index is damaged.
-        StateError: A checkpoint has no state, or states of several runs.
-        StorageError: A path is missing, or cannot be read.
     """
     kinds = (kind_of_path(before), kind_of_path(after))
     found = DifferenceList(limit=max_differences)
+    # Compare what the paths name, by its kind.
     resumes: bool | None = None
     if kinds == ("checkpoint", "checkpoint"):
-        from .checkpoints import compare_checkpoints
+        from .compare import compare_checkpoints
 
         resumes = compare_checkpoints(before, after, found, place=place)
     elif kinds[0] == "checkpoint":
-        from .checkpoints import compare_checkpoint_with_data
+        from .compare import compare_checkpoint_with_data
 
         resumes = compare_checkpoint_with_data(
             before, after, found, split_part=split_part, place=place, trust_code=trust_code
@@ -115,6 +222,7 @@ def compare_paths(
             if kinds[1] == "checkpoint"
             else "compare two of one kind, or a checkpoint with a dataset or metadataset",
         )
+    # Report the first differences.
     return DiffReport(
         kinds=kinds,
         before=before,
@@ -147,7 +255,6 @@ def _compare_folders(
 
 
 def _compare_facts(before: str, after: str, found: DifferenceList) -> None:
-    """Compare two files of samples by the facts about them."""
     from ..facts import path_facts
 
     facts: list[dict[str, Any]] = [
@@ -160,10 +267,6 @@ def compare_metadatasets(before: str, after: str, found: DifferenceList) -> None
     """Compare what two metadatasets mean: the leaves of each split, with their shares of the mix and their settings.
 
     How the documents are nested does not count.
-
-    Raises:
-        ConfigError: A document contains faults.
-        StorageError: A document cannot be read.
     """
     from ..metadataset import metadataset_facts  # imported late: only metadatasets need the planner
 
@@ -197,12 +300,7 @@ def _compare_leaves(name: str, split: dict[str, Any], split_now: dict[str, Any],
                 found.add(f"{name}: {leaf}", "share", _rounded(one[key]), _rounded(two[key]))
             else:
                 found.extend(differences({key: one[key]}, {key: two[key]}, f"{name}: {leaf}"))
-    common, common_now = [one for one in leaves if one in leaves_now], [one for one in leaves_now if one in leaves]
-    pairs = zip(common, common_now, strict=True)
-    for number, (one_name, other_name) in enumerate(pairs):
-        if one_name != other_name:
-            found.add(f"{name}: leaves", f"number {number}", one_name, other_name)
-            break
+    found.add_order(f"{name}: leaves", [*leaves], [*leaves_now])
 
 
 def _compare_schedules(place: str, one: Any, two: Any, found: DifferenceList) -> None:

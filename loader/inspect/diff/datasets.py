@@ -1,11 +1,12 @@
-"""Compare two datasets: shards first, and keys and parts only of shards that differ."""
+"""Collect differences; compare two datasets: shards first, and keys and parts only of shards that differ."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,89 @@ from ...format.documents.split_config import SplitConfig
 from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex
 from ...storage import ReadableFile
-from ...training.states import Difference, differences
+from ...training.states import Difference, Names, differences
 from ..text import plural
-from .report import DifferenceList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffReport:
+    """The result of a comparison.
+
+    Attributes:
+        kinds: The kinds of A and B: ``dataset``, ``metadataset``, ``records`` or ``checkpoint``.
+        differences: The first differences.
+        resumes: Whether a run with the data or settings of B continues the state A exactly; None if A is no checkpoint.
+    """
+
+    kinds: tuple[str, str]
+    before: str
+    after: str
+    differences: tuple[Difference, ...]
+    count: int
+    resumes: bool | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_same(self) -> bool:
+        """True if there is no difference."""
+        return not self.count
+
+
+@dataclass(slots=True)
+class DifferenceList:
+    """A list of differences that keeps the first ones and counts all.
+
+    Attributes:
+        kept: The first ones.
+    """
+
+    limit: int
+    kept: list[Difference] = field(default_factory=list)
+    count: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, place: str, name: str, before: object, after: object) -> None:
+        """Add a difference, if the values differ."""
+        if before != after:
+            self.extend([Difference(place, name, before, after)])
+
+    def add_names(self, place: str, name: str, before: Sequence[str], after: Sequence[str]) -> None:
+        """Add the names that only one of both has, as one difference, if there are any.
+
+        Args:
+            place: Stages and path of what has the names; may be empty.
+            name: What is named: ``"samples"``.
+        """
+        known, known_now = frozenset(before), frozenset(after)
+        self.add(
+            place,
+            name,
+            Names.of([one for one in before if one not in known_now]),
+            Names.of([one for one in after if one not in known]),
+        )
+
+    def add_order(self, place: str, before: Sequence[str], after: Sequence[str]) -> None:
+        """Add the first position at which the order of the names that both have differs."""
+        known, known_now = frozenset(before), frozenset(after)
+        pairs = zip_longest(
+            (one for one in before if one in known_now), (one for one in after if one in known), fillvalue=None
+        )
+        for number, (one, two) in enumerate(pairs):
+            if one != two:
+                self.add(place, f"number {number}", one, two)
+                return
+
+    def extend(self, found: Iterable[Difference]) -> None:
+        """Add differences."""
+        for one in found:
+            self.count += 1
+            if len(self.kept) < self.limit:
+                self.kept.append(one)
+
 
 _COLUMNS = ("part_name", "part_offset", "part_size", "part_ends", "key_bytes", "key_ends")
 _MAX_ALIKE = 3  # samples of a shard that are listed one by one
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20  # compared at a time
 
 
 def compare_datasets(
@@ -37,40 +114,28 @@ def compare_datasets(
     """Compare two datasets. Memory is bounded by two shards' index rows, and the differences that are kept.
 
     Args:
-        before: The dataset A.
-        after: The dataset B.
-        found: Receives the differences.
-        contents: Compare the bytes of shards whose keys, parts and sizes are equal.
         documents: Compare the split and ``dataset.yaml``, too.
-        on_progress: Called with the numbers of compared shards and of all shards.
     """
+    # Compare the lists of shards.
     shards, others = ({shard.name: shard for shard in one.index.shards} for one in (before, after))
     found.add("", "samples", _samples(shards), _samples(others))
     found.add("", "shards", len(shards), len(others))
-    common, common_now = [name for name in shards if name in others], [name for name in others if name in shards]
-    found.extend(_order("shards", common, common_now))
+    common = [name for name in shards if name in others]
+    found.add_order("shards", [*shards], [*others])
     found.add_names("", "shards", [*shards], [*others])
+    # Compare the shards that both have.
     for number, name in enumerate(common):
         _compare_shard(before, after, shards[name], others[name], found, contents=contents)
         if on_progress is not None:
             on_progress(number + 1, len(common))
     if not documents:
         return
+    # Compare the documents.
     compare_splits(before.documents.split, after.documents.split, found)
     configs = [
         None if one.documents.config is None else dataclasses.asdict(one.documents.config) for one in (before, after)
     ]
     found.extend(differences(configs[0], configs[1], "dataset.yaml"))
-
-
-def _order(place: str, names: Sequence[str], names_now: Sequence[str]) -> Iterator[Difference]:
-    """Yield the first position at which the order differs, if it does."""
-    pairs = enumerate(zip_longest(names, names_now))
-    yield from (Difference(place, f"number {number}", one, two) for number, (one, two) in islice(_unequal(pairs), 1))
-
-
-def _unequal(pairs: Iterable[tuple[int, tuple[Any, Any]]]) -> Iterator[tuple[int, tuple[Any, Any]]]:
-    return (pair for pair in pairs if pair[1][0] != pair[1][1])
 
 
 def _samples(shards: dict[str, ShardEntry]) -> int:
@@ -106,12 +171,12 @@ def _compare_shard(
 def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, found: DifferenceList) -> None:
     """Compare the keys and parts of a shard that both datasets have."""
     keys, keys_now = rows.keys(), rows_now.keys()
-    known, known_now = frozenset(keys), frozenset(keys_now)
+    # Compare the keys and their order.
     count = found.count
     found.add(shard, "samples", len(keys), len(keys_now))
     found.add_names(shard, "samples", keys, keys_now)
-    stay, stay_now = ([key for key in one if key in known and key in known_now] for one in (keys, keys_now))
-    found.extend(_order(shard, stay, stay_now))
+    found.add_order(shard, keys, keys_now)
+    # Compare the parts of the samples that both have.
     numbers = {key: number for number, key in enumerate(keys_now)}
     changes: dict[tuple[str, ...], list[Difference]] = defaultdict(list)  # kind of change → of each sample
     for number, key in enumerate(keys):
@@ -126,15 +191,12 @@ def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, found: 
                 if parts[name] != parts_now[name]:
                     place = f"{shard}/{key} [{name}]"
                     changes[(name,)].append(Difference(place, "bytes", parts[name], parts_now[name]))
+    # List a few changes of each kind, and summarize many.
     for alike in changes.values():
-        found.extend(alike if len(alike) <= _MAX_ALIKE else [_summary(alike)])
+        first = dataclasses.replace(alike[0], place=f"{alike[0].place} and {len(alike) - 1:,} more")
+        found.extend(alike if len(alike) <= _MAX_ALIKE else [first])
     if found.count == count:
         found.add(shard, "positions of the parts", "those of A", "those of B")
-
-
-def _summary(alike: Sequence[Difference]) -> Difference:
-    """Return the first of many differences of one kind, with the number of the others."""
-    return dataclasses.replace(alike[0], place=f"{alike[0].place} and {len(alike) - 1:,} more")
 
 
 def _parts(rows: ShardIndex, sample: int) -> dict[str, int]:
@@ -182,7 +244,7 @@ def compare_splits(before: SplitConfig | None, after: SplitConfig | None, found:
         found.add("split", part, _count(shards), _count(shards_now))
         found.add_names(f"split: {part}", "shards", shards or (), shards_now or ())
         if shards and shards_now and sorted(shards) == sorted(shards_now):
-            found.extend(_order(f"split: {part}", shards, shards_now))
+            found.add_order(f"split: {part}", shards, shards_now)
     ranges: list[Any] = [
         {} if one is None else {part: str(taken) for part, taken in one.sample_ranges.items()}
         for one in (before, after)

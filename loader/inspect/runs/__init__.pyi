@@ -20,16 +20,16 @@ from .migrate import (
     MigratedRun as MigratedRun,
     migrate_files as migrate_files,
 )
-from .planned_run import PlannedRun as PlannedRun
+from .planned_run import PlannedRun as PlannedRun, RunRequest as RunRequest
 from .restored_run import (
     RestoredRun as RestoredRun,
     is_run as is_run,
     load_task_encoder as load_task_encoder,
     open_run as open_run,
 )
-from .saved_identity import RunRequest as RunRequest
 from .trace import (
     TracedSample as TracedSample,
     steps_of_key as steps_of_key,
     trace_step as trace_step,
+    traced_batch as traced_batch,
 )

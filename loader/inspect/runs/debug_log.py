@@ -19,7 +19,7 @@ from .trace import trace_step
 if TYPE_CHECKING:
     from .planned_run import PlannedRun
 
-_MAX_LINE_BYTES = 64 << 20
+_MAX_LINE_BYTES = 64 << 20  # read at a time: a longer line is none of a loader
 _READ_EVENT = "._slices_iter.yield"  # of megatron-energon: a worker read a sample
 
 
@@ -39,9 +39,6 @@ class LoggedLoader:
         number: Its number: loaders that the ranks made one after another, from 0.
         start: 0, or how often the ranks had started again when they made it.
         modality: ``train`` or ``val``; empty if the logs do not say.
-        paths: The datasets.
-        ranks: The ranks that wrote lines.
-        batches: The micro-batches, in the order of the files.
     """
 
     number: int
@@ -57,11 +54,7 @@ class LoggedLoader:
         return sum(len(batch.keys) for batch in self.batches)
 
     def uses(self, *, skip: int = 0) -> SampleUses:
-        """Return which samples each step used, ordered by their keys.
-
-        Args:
-            skip: Number of the first step.
-        """
+        """Return which samples the steps from ``skip`` on used, ordered by their keys."""
         return _uses(self.batches, skip)
 
 
@@ -72,10 +65,6 @@ def read_debug_log(paths: Sequence[str]) -> list[LoggedLoader]:
 
     Args:
         paths: Files of JSON lines, and folders with such ``.jsonl`` files.
-
-    Raises:
-        ConfigError: No loader wrote a line.
-        StorageError: A path cannot be read.
     """
     loaders: dict[tuple[int, int], LoggedLoader] = {}
     starts: dict[tuple[int, int], int] = {}  # by rank and number of the loader
@@ -109,12 +98,8 @@ def choose_loader(
     """Return the loader with this number, or the one of these modalities that gave most samples.
 
     Args:
-        loaders: The loaders.
         modalities: ``train``, ``val``.
         number: Number of the loader; None for any.
-
-    Raises:
-        ConfigError: There is no such loader, or it gave no sample.
     """
     fitting = [
         one
@@ -134,16 +119,7 @@ def choose_loader(
 
 
 def read_loading_order(paths: Sequence[str], *, skip: int = 0) -> SampleUses:
-    """Return which samples the workers read as their first, second, … one, before shuffling, ordered by shard and key.
-
-    Args:
-        paths: Files of JSON lines of megatron-energon, and folders with such ``.jsonl`` files.
-        skip: How many samples of each worker are omitted.
-
-    Raises:
-        ConfigError: No worker wrote that it read a sample.
-        StorageError: A path cannot be read.
-    """
+    """Return which samples workers read as their first, second, … one, before shuffling, by shard and key."""
     counts: dict[tuple[int, int], int] = {}  # by rank and worker
     read: list[LoggedBatch] = []
     for path in paths:
@@ -163,16 +139,13 @@ def read_loading_order(paths: Sequence[str], *, skip: int = 0) -> SampleUses:
 
 
 def _uses(batches: Sequence[LoggedBatch], skip: int) -> SampleUses:
-    each = [(batch, key) for batch in batches if batch.step >= skip for key in batch.keys]
-    return SampleUses.of([batch.step for batch, _ in each], [key for _, key in each], [batch.rank for batch, _ in each])
+    return SampleUses.of(
+        [(batch.step, key, batch.rank) for batch in batches if batch.step >= skip for key in batch.keys]
+    )
 
 
 def log_files(path: str) -> list[str]:
-    """Return the files of a log: the path itself, or the ``.jsonl`` files of a folder.
-
-    Raises:
-        OSError: The folder cannot be read.
-    """
+    """Return the files of a log: the path itself, or the ``.jsonl`` files of a folder."""
     if not os.path.isdir(path):
         return [path]
     return sorted(entry.path for entry in os.scandir(path) if entry.name.endswith(".jsonl"))
@@ -223,8 +196,6 @@ class SampleUses:
     Attributes:
         steps: Number of the step, from 0.
         samples: Number of the sample in the sorted list of used samples.
-        ranks: The rank that used it.
-        times: How often each of these samples was used.
     """
 
     steps: np.ndarray[Any, np.dtype[np.int64]]
@@ -233,14 +204,11 @@ class SampleUses:
     times: np.ndarray[Any, np.dtype[np.int64]]
 
     @classmethod
-    def of(cls, steps: Sequence[int], names: Sequence[Any], ranks: Sequence[int]) -> SampleUses:
-        """Return the uses of samples; their names define the order.
-
-        Raises:
-            ConfigError: There are none.
-        """
-        if not steps:
+    def of(cls, uses: Sequence[tuple[int, Any, int]]) -> SampleUses:
+        """Return uses of samples from their steps, names and ranks; the names define the order."""
+        if not uses:
             raise ConfigError("no step has a sample", hint="check the number of steps, and of those that are skipped")
+        steps, names, ranks = zip(*uses, strict=True)
         numbers = {name: number for number, name in enumerate(sorted(set(names)))}
         samples = np.fromiter((numbers[name] for name in names), np.int64, len(names))
         return cls(np.asarray(steps, np.int64), samples, np.asarray(ranks, np.int64), np.bincount(samples))
@@ -267,7 +235,6 @@ class SampleUses:
         Args:
             width: Pixels, at most; each is one or more neighbouring steps.
             height: Pixels, at most; each is one or more neighbouring samples.
-            gain: Multiplies the brightness.
             colors: Draw each rank in a colour of its own, if there are several.
         """
         from PIL import Image
@@ -296,14 +263,6 @@ class SampleUses:
 
 
 def traced_uses(run: PlannedRun, steps: int, *, skip: int = 0) -> SampleUses:
-    """Return which samples the first steps of a run use, in the order of the datasets, from its arguments alone.
-
-    Args:
-        run: The run.
-        steps: Number of steps, with those that are skipped.
-        skip: Number of the first step.
-    """
-    found = [sample for step in range(skip, steps) for sample in trace_step(run, step)]
-    return SampleUses.of(
-        [one.step for one in found], [(one.dataset, one.index) for one in found], [one.rank for one in found]
-    )
+    """Return which samples the steps from ``skip`` on use by the arguments of the run, in the order of the datasets."""
+    samples = (sample for step in range(skip, steps) for sample in trace_step(run, step))
+    return SampleUses.of([(one.step, (one.dataset, one.index), one.rank) for one in samples])

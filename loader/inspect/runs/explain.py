@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -25,10 +24,10 @@ from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of
 from .volume_mix import mean_of_column
 
-_MAX_LOCATED = 5_000_000
-_POOR_SHUFFLE = 0.5
+_MAX_LOCATED = 5_000_000  # samples that are located one by one: half a second
+_POOR_SHUFFLE = 0.5  # mixing below which neighbours stay close
 _LARGE_SHARD_SHARE = 2.0  # relative to a random order
-_MANY_EPOCHS = 10.0
+_MANY_EPOCHS = 10.0  # passes over a dataset
 _AMOUNTS = frozenset({"tokens", "seconds", "duration"})
 _PREFETCHED_BATCHES = 2  # of each worker, as torch's DataLoader does
 
@@ -40,8 +39,6 @@ class Finding:
     Attributes:
         kind: ``"repeated leaf"``, ``"never reached"``, ``"many epochs"``, ``"few samples"``, ``"starved split"``,
             ``"idle workers"`` or ``"poor shuffle"``.
-        message: What was found.
-        hint: What to change.
     """
 
     kind: str
@@ -54,23 +51,19 @@ class SourceFacts:
     """One dataset of a run.
 
     Attributes:
-        path: Its path.
         place: Its place in the metadataset; empty without one.
-        split_part: Part of its split.
         samples: Number of its samples, excluded ones included.
         excluded: Number of its excluded samples.
         share_asked: Its weight, as a share of all: of the samples, or of the volume below a ``blend_weight_unit``. If
             weights change, the mean over the steps of the run.
-        share_got: Its share of the samples of the run.
         used: Number of its samples that the run uses, repetitions included.
         epochs: ``used / (samples - excluded)``.
         exhausted_at: The first step at which all its samples have been used once, to within a block of the blend; None
             if the run ends before.
         bytes_read: Bytes of its samples that the run reads, by the average size.
-        shards: Number of shards that its samples are in.
         storage: ``"local"``, or the protocol of its URL.
         amounts: For each of its columns ``tokens``, ``seconds`` and ``duration``, the sum over the samples that the run
-            uses, by the average of those that have a value.
+            uses, by the mean of the known values.
     """
 
     path: str
@@ -94,12 +87,7 @@ class RunFacts:
     """A run, as its arguments define it.
 
     Attributes:
-        steps: Number of steps that are described.
-        samples: Number of samples that they use.
-        sources: The datasets, in the order of the mix.
-        lanes: Number of lanes.
         ranks: The numbers of ranks on which a state of the run can be restored, with any number of workers.
-        batch_samples: Samples of a step on all ranks.
         read_ahead_bytes: Memory for bytes that are fetched ahead, on each rank; 0 if all datasets are local.
         queue_bytes: Memory for batches that wait, on each rank, by the average size of undecoded samples.
         buffer_bytes: Memory for samples that wait in packing buffers, on each rank, by the average size of undecoded
@@ -107,11 +95,9 @@ class RunFacts:
         cache_bytes: Disk space of a node for its cache of remote shards; 0 without one.
         storages: What the run reads from each storage.
         shard_share: Expected share of the most frequent shard in a micro-batch, of the probed ones.
-        largest_shard_share: The largest such share.
         random_shard_share: Expected share if each sample was drawn at random, with the weights of the mix.
-        mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
-            permutation: 1 is as random, 0 is the stored order.
-        findings: What is probably not intended.
+        mixing: Mean distance in the stored order between neighbours of a lane's stream; 1 as in a random permutation,
+            0 in the stored order.
         notes: How the shares are to be read, if weights are shares of volumes.
         stretches: The parts of the run between changes of its weights; empty if they do not change.
     """
@@ -137,16 +123,8 @@ class RunFacts:
 
 
 def explain_run(run: PlannedRun, steps: int) -> RunFacts:
-    """Describe a run by counts of its order; no sample is read.
-
-    Args:
-        run: The run.
-        steps: Number of its steps.
-
-    Raises:
-        ConfigError: A document is invalid.
-        FormatError: An index is damaged.
-    """
+    """Describe a run by counts of its order; no sample is read."""
+    # Count the samples of each dataset, and compare their shares with the weights.
     used = _used(run, steps)
     stretches = scheduled_stretches(run, steps)
     if stretches:
@@ -158,7 +136,8 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         _source_facts(run, number, int(used[number]), steps, share_asked=share, stretches=stretches)
         for number, share in enumerate(shares)
     )
-    shuffling = measure_shuffling(run)
+    # Measure the shuffling, and estimate memory by the largest samples.
+    shuffling, reads_per_sample = measure_shuffling(run)
     sample_bytes = max((source.sample_bytes for source in run.sources), default=0)
     workers = max(1, run.request.num_workers)
     is_remote = any(one.storage != "local" for one in facts)
@@ -173,15 +152,13 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
         queue_bytes=workers * _PREFETCHED_BATCHES * run.batch_size * sample_bytes,
         buffer_bytes=run.lanes // run.request.world_size * (run.request.packing_buffer_size or 0) * sample_bytes,
         cache_bytes=_cache_bytes() if is_remote else 0,
-        storages=storage_facts(run, used, shuffling.reads_per_sample),
-        shard_share=shuffling.shard_share,
-        largest_shard_share=shuffling.largest_shard_share,
-        random_shard_share=shuffling.random_shard_share,
-        mixing=shuffling.mixing,
+        storages=storage_facts(run, used, reads_per_sample),
+        **shuffling,
         findings=(),
         notes=() if run.volume_mix is None else tuple(run.volume_mix.notes()),
         stretches=stretches,
     )
+    # Look for what is probably not intended.
     return replace(found, findings=tuple(_findings(run, found)))
 
 
@@ -229,6 +206,7 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
 def _source_facts(
     run: PlannedRun, number: int, used: int, steps: int, *, share_asked: float, stretches: Sequence[StretchFacts]
 ) -> SourceFacts:
+    # Find the step at which the dataset is used up.
     source = run.sources[number]
     samples = run.batch_size * run.request.world_size
     share = used / max(1, steps * samples)
@@ -237,6 +215,7 @@ def _source_facts(
     if exhausted is not None and stretches:
         exhausted = step_of_count(stretches, number, source.samples)
     request = source.request
+    # Describe the dataset.
     return SourceFacts(
         path=request.path,
         place=getattr(source, "place", ""),
@@ -256,7 +235,6 @@ def _source_facts(
 
 
 def _amounts(source: Source, used: int) -> dict[str, float]:
-    """Return the sums of known columns over the samples that a run uses."""
     if not isinstance(source, DatasetSource):
         return {}
     means = {
@@ -266,6 +244,7 @@ def _amounts(source: Source, used: int) -> dict[str, float]:
 
 
 def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
+    # Faults of the mix and of the workers.
     for message in run.repeated_leaves:
         yield Finding(kind="repeated leaf", message=message, hint="remove one, or give them separate subsets")
     hosted = run.lanes // run.request.world_size
@@ -275,10 +254,11 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
             message=f"each rank has {run.request.num_workers:,} workers for {hosted:,} lanes: some make no batch",
             hint="use fewer workers, or begin the run with more lanes: WorkerConfig(lanes=…)",
         )
+    # Faults of each dataset.
     for one in facts.sources:
-        named = partial(Finding, kind="never reached")
         if not one.used:
-            yield named(
+            yield Finding(
+                kind="never reached",
                 message=f"no sample of {one.path} comes in {facts.steps:,} steps",
                 hint="raise its weight, or remove it",
             )
@@ -303,6 +283,7 @@ def _findings(run: PlannedRun, facts: RunFacts) -> Iterator[Finding]:
                 "them before another rank had all",
                 hint="use fewer ranks and workers, or accept it for a small dataset",
             )
+    # Poor shuffling.
     found = []
     if facts.mixing < _POOR_SHUFFLE:
         found.append(f"neighbours are close in the stored order: mixing {facts.mixing:.2f}, where 1 is random")
@@ -344,6 +325,7 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
     """Return the stretches of the first steps of a run; none if its weights do not change."""
     if run.plan.schedule is None:
         return ()
+    # Find the stretches that begin within the run.
     schedule = run.plan.schedule.in_samples
     step_samples = run.batch_size * run.request.world_size
     end = steps * step_samples
@@ -355,6 +337,7 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
         counts = run.order.count(np.vstack([np.minimum(by_lane.T, ends), ends]))
     else:
         counts = _count_dealt(run, [*starts, end])
+    # Compare the shares in each stretch.
     asked = schedule.weights if run.volume_mix is None else run.volume_mix.volumes_of_stretches
     found = []
     for row, (start, stop) in enumerate(pairwise([*starts, end])):
@@ -373,8 +356,6 @@ def step_of_count(stretches: Sequence[StretchFacts], source: int, count: int) ->
     """Return the number of steps in which a dataset has so many samples, to within a block of the blend.
 
     Args:
-        stretches: The stretches of the run, in which it has as many.
-        source: The number of the dataset.
         count: The samples, those that the split excludes included.
     """
     before = 0

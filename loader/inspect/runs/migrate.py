@@ -24,8 +24,7 @@ from ...training.states import (
     rewrite_files,
 )
 from ...training.states.mixes.change import check_units
-from .planned_run import PlannedRun
-from .saved_identity import request_of
+from .planned_run import PlannedRun, request_of
 
 _OWN_DEPTH = ("preencode_sample", "postencode_sample")  # without packing, these have the depth of the stage below
 _PACKS = "select_samples_to_pack"
@@ -38,7 +37,6 @@ class MigratedRun:
     Attributes:
         leaves: For each dataset, what becomes of it: ``"/data/coco, train: continues at 41 % of epoch 2"``; empty if
             the mix did not change.
-        written: The new files.
         warnings: Doubts that the states are of the run that continues.
     """
 
@@ -58,23 +56,13 @@ def migrate_files(
 ) -> MigratedRun:
     """Write the states of a run so that they continue with another mix of datasets.
 
-    The new states restore as those of a run that was trained with the edited documents: no call has to allow the
-    change. A dataset that stays neither repeats nor skips a sample.
+    The new states restore as if the run was trained with the edited documents: no call has to allow the change. A
+    dataset that stays neither repeats nor skips a sample.
 
     Args:
-        files: The states of all ranks.
-        dataset: The edited metadataset, or a dataset.
         folder: The folder to write to; created if missing.
-        trust_code: The datasets may run their code.
-        overwrite: Replace existing files.
-        task_encoder: The hooks of the run. Only a nested blend with a unit of its own may need them.
-
-    Raises:
-        ConfigError: A document is invalid.
-        StateError: The states are not those of all ranks of one run without end, or the run cannot continue exactly
-            with this mix.
-        StorageError: A file or dataset cannot be read, or a file exists or cannot be written.
     """
+    # Convert the states of all ranks together.
     leaves: list[str] = []
     warnings: list[str] = []
 
@@ -95,6 +83,7 @@ def migrate_files(
         identity = chain.identity()
         return [replace(state, dataset=identity, mix_changes=mix.changes) for state in states]
 
+    # Write them.
     written = rewrite_files(files, convert, folder, protected=() if overwrite else None)
     return MigratedRun(leaves=tuple(leaves), written=written, warnings=tuple(warnings))
 
@@ -127,76 +116,45 @@ def migrated_chain(saved: Any, planned: PlannedRun) -> SavableDataset[Any]:
     """Return the chain of a run with the mix of another one.
 
     Args:
-        saved: The description of the chain in a state.
         planned: The run with the new mix; with the hooks of the run if its request has them.
-
-    Raises:
-        StateError: The state has other stages than the hooks make; or it does not tell where a unit of the new mix is
-            counted.
     """
     stages = _stages_of(saved)
     if planned.request.task_encoder is not None:
         own = _stages_of(planned.chain.identity())
         above = stages[: len(stages) - len(own)]
         return _lifted(planned.chain, list(reversed(above)), packs=_packs(stages))
-    return _Builder(saved, stages).whole(planned.chain)
+    saved_levels, from_reader, packs = dict(_levels(saved)), [*reversed(stages)], _packs(stages)
 
-
-class _Builder:
-    """Builds the chain without hooks, from the stages of a state.
-
-    Args:
-        saved: The description of the chain in the state.
-        stages: Its stages without blends, the outermost first.
-    """
-
-    def __init__(self, saved: Any, stages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-        self._saved = saved
-        self._stages = [*reversed(stages)]  # from the reader
-        self._packs = _packs(stages)
-        self._levels = dict(_levels(saved))
-
-    def whole(self, chain: SavableDataset[Any]) -> SavableDataset[Any]:
-        """Return the whole chain above the readers and blends of another one."""
-        self._now = chain.identity()
-        root, level = self._build(chain)
-        return self._lift(root, level, len(self._stages))
-
-    def _lift(self, stage: SavableDataset[Any], level: int, to: int) -> SavableDataset[Any]:
-        return _lifted(stage, self._stages[level:to], packs=self._packs)
-
-    def _build(self, stage: SavableDataset[Any]) -> tuple[SavableDataset[Any], int]:
+    def build(stage: SavableDataset[Any]) -> tuple[SavableDataset[Any], int]:
         """Return a blend or reader, and the number of stages below it that are no blends; 0 for a reader."""
         while not isinstance(stage, BlendDataset | ReadDataset):
             [stage] = stage.inputs
         if isinstance(stage, ReadDataset):
             return stage, 0
-        inputs = [self._build(upstream) for upstream in stage.inputs]
+        inputs = [build(upstream) for upstream in stage.inputs]
         level = max(below for _, below in inputs)
         if stage.unit not in (None, "samples"):
-            level = self._level(stage)
+            level = saved_levels[stage.unit] if stage.unit in saved_levels else _level_of_new(stage, saved, planned)
         blend = copy(stage)
-        blend.inputs = tuple(self._lift(upstream, below, level) for upstream, below in inputs)
+        blend.inputs = tuple(_lifted(upstream, from_reader[below:level], packs=packs) for upstream, below in inputs)
         blend.depth = max(upstream.depth for upstream in blend.inputs)
         return blend, level
 
-    def _level(self, blend: BlendDataset[Any]) -> int:
-        """Return the number of stages below a blend, as the state has it for the unit.
+    root, level = build(planned.chain)
+    return _lifted(root, from_reader[level:], packs=packs)
 
-        Raises:
-            StateError: The unit is new, and no column of the datasets, or datasets of the state would count in it.
-        """
-        if blend.unit in self._levels:
-            return self._levels[blend.unit]
-        if isinstance(blend.size, UnknownSize):
-            check_units(self._saved, self._now, None)
-            raise StateError(
-                f"the state does not tell where the unit {blend.unit!r} of the new mix is counted, and it is no column "
-                "of all its datasets",
-                hint="pass --task-encoder module:Class with the hooks of the run, which have the metric; or pass "
-                "allow_mix_change=True to the call that restores the state in the program",
-            )
-        return 0
+
+def _level_of_new(blend: BlendDataset[Any], saved: Any, planned: PlannedRun) -> int:
+    """Return the number of stages below a blend whose unit the state does not have: it counts columns of readers."""
+    if isinstance(blend.size, UnknownSize):
+        check_units(saved, planned.chain.identity(), None)
+        raise StateError(
+            f"the state does not tell where the unit {blend.unit!r} of the new mix is counted, and it is no column "
+            "of all its datasets",
+            hint="pass --task-encoder module:Class with the hooks of the run, which have the metric; or pass "
+            "allow_mix_change=True to the call that restores the state in the program",
+        )
+    return 0
 
 
 def _lifted(

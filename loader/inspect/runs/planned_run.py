@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...errors import ConfigError
+from ...errors import ConfigError, StateError
 from ...metadataset.plans.plan_node import RepeatedLeafWarning
 from ...order import GONE, LaneOrder, RepeatedOrder, StreamOrder, default_lanes
 from ...pipeline.contract.rank_stage import cut_rank_stages
@@ -22,39 +23,141 @@ from ...pipeline.reading.sample_chunk import SourceTable
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.blend import BlendDataset
+from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.get_datasets import get_train_dataset
 from ...training.datasets.planned_encoder import PlannedEncoder
-from ...training.states import RunSteps
-from .saved_identity import RunRequest
+from ...training.states import RunState, RunSteps
 from .volume_mix import VolumeMix, blends_in, first_blend, readers_in
 
-_BATCHES_TOGETHER = 1024
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """The arguments of a training run that determine its samples.
+
+    Attributes:
+        batch_size: Samples of a micro-batch; None for single samples.
+        shuffle_buffer_size: As of ``get_train_dataset``.
+        max_samples_per_sequence: As of ``get_train_dataset``.
+        shuffle_over_epochs_multiplier: As of ``get_train_dataset``.
+        packing_buffer_size: As of ``get_train_dataset``. Without a ``task_encoder``, samples are not packed, but the
+            number of lanes is the one of a run that packs.
+        seed_offset: As of ``WorkerConfig``.
+        lanes: Number of lanes; None for the default of a new run. A restored run keeps the number that it began with.
+        task_encoder: The hooks of the run, for runs whose micro-batches are rebuilt; None: only the order counts.
+    """
+
+    path: str
+    batch_size: int | None = 1
+    world_size: int = 1
+    num_workers: int = 0
+    split_part: str = "train"
+    shuffle_buffer_size: int | None = None
+    max_samples_per_sequence: int | None = None
+    shuffle_over_epochs_multiplier: int | None = 1
+    packing_buffer_size: int | None = None
+    seed_offset: int = 0
+    lanes: int | None = None
+    filter_name: str | None = None
+    trust_code: bool = False
+    task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None
+
+
+def request_of(
+    state: RunState, dataset: str | None, *, trust_code: bool, task_encoder: TaskEncoder[Any, Any, Any, Any] | None
+) -> RunRequest:
+    """Return the arguments that a state's description of the chain has."""
+    readers = list(readers_of(state.dataset))
+    if not readers:
+        raise StateError(
+            "expected a run with one reader, found 0",
+            hint="chains of users that read in several places are traced by the debug log: worker_debug_path",
+        )
+    # Find the dataset.
+    sources = [source for read in readers for source in read[2:] if isinstance(source, Mapping)]
+    stages = dict(stages_of(state.dataset))
+    names = {str(source.get("path")) for source in sources}
+    if dataset is None and (len(sources) != 1 or len(names) != 1):
+        raise ConfigError(
+            f"the run mixes {len(sources)} datasets, and its state does not name the metadataset",
+            hint="pass it as --dataset",
+        )
+    # Take the arguments from the settings of the stages.
+    settings = {name: _common([read[1].get(name) for read in readers]) for name in readers[0][1]}
+    together, slices = settings.get("epochs_together"), settings.get("slice_lengths")
+    filters = {source.get("filter") for source in sources}
+    request = RunRequest(
+        path=dataset or names.pop(),
+        batch_size=_size(stages, "batch_size"),
+        packing_buffer_size=_size(stages, "buffer_size") if task_encoder is not None else None,
+        world_size=state.ranks,
+        split_part=str(sources[0].get("split_part") or "train"),
+        shuffle_buffer_size=settings.get("shuffle_buffer"),
+        max_samples_per_sequence=slices if isinstance(slices, int) else None,
+        shuffle_over_epochs_multiplier=together if not isinstance(together, list) else 1,
+        seed_offset=state.seed,
+        lanes=state.lanes,
+        trust_code=trust_code,
+        task_encoder=task_encoder,
+    )
+    return replace(request, filter_name=filters.pop()) if dataset is None else request
+
+
+def readers_of(identity: Any) -> Iterator[list[Any]]:
+    """Yield the descriptions of the readers in the description of a chain."""
+    if isinstance(identity, list | tuple) and identity:
+        if identity[0] == "read" and len(identity) > 1 and isinstance(identity[1], Mapping):
+            yield list(identity)
+        else:
+            for part in identity:
+                yield from readers_of(part)
+
+
+def _common(values: list[Any]) -> Any:
+    """Return the value that all readers have, or the list of their values."""
+    return values[0] if all(value == values[0] for value in values) else values
+
+
+def _size(stages: Mapping[str, Mapping[str, Any]], name: str) -> int | None:
+    return next((settings[name] for settings in stages.values() if isinstance(settings.get(name), int)), None)
+
+
+def stages_of(identity: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the names and settings of the stages in the description of a chain, the outermost first."""
+    if isinstance(identity, list | tuple) and len(identity) > 1 and isinstance(identity[0], str):
+        yield identity[0], identity[1] if isinstance(identity[1], Mapping) else {}
+        for part in identity[2:]:
+            yield from stages_of(part)
+
+
+def order_stages(identity: Any) -> Any:
+    """Return the description of the readers and blends of a chain, without the other stages."""
+    if isinstance(identity, list | tuple) and identity:
+        if identity[0] == "read":
+            return identity
+        inner = [order_stages(part) for part in identity[2:]]
+        return [*identity[:2], *inner] if identity[0] == "blend" else next(iter(inner), None)
+    return identity
+
+
+def order_of_blends(identity: Any) -> str:
+    """Return how blends count sizes: by ``"columns"`` before decoding, or by ``"metrics"`` after it."""
+    names = [name for name, _ in stages_of(identity)]
+    return "columns" if names.index("decode") < names.index("blend") else "metrics"
+
+
+_BATCHES_TOGETHER = 1024  # micro-batches that are located in one call of numpy
 _FIRST_POSITIONS, _MAX_POSITIONS, _GROWTH = 1 << 8, 1 << 18, 4  # at a time
 
 
 class PlannedRun:
     """An endless training run.
 
-    Without the hooks of the run, its micro-batches are those of a run whose hooks neither skip, pack nor generate
-    samples.
-
-    Args:
-        request: The arguments of the run.
+    Without the hooks of the run, no sample is skipped, packed or generated.
 
     Attributes:
-        request: The arguments of the run.
-        chain: The stages of the lanes.
         readers: The stages that read and their seeds, by the origins of the inputs of blends that lead to them.
-        sources: The datasets, in the order of the mix.
         volume_mix: The shares of such a run; None for others, and if the task encoder is given.
-        lanes: L of the run.
-        seed: Seed of the run.
-        steps: The steps of the run.
         repeated_leaves: Messages about leaves of a metadataset that are reached twice.
-
-    Raises:
-        ConfigError: An argument or a document is invalid.
-        StorageError: A dataset is missing or not prepared.
     """
 
     def __init__(self, request: RunRequest) -> None:
@@ -66,11 +169,13 @@ class PlannedRun:
             seed_offset=request.seed_offset,
             lanes=request.lanes,
         )
+        # Build the stages of the run.
         encoder = PlannedEncoder()
         chain, self.repeated_leaves = _build_chain(request, config, encoder)
         datasets = encoder.datasets
         tree = None if datasets is None else datasets.volume_tree
         self.volume_mix = None if datasets is None or tree is None else VolumeMix(datasets, tree)
+        # Build a reader with the expected shares, if weights are shares of volumes.
         self._flat: ReadDataset | None = None
         if self.volume_mix is not None:
             flat = encoder.flat_chain(
@@ -81,6 +186,7 @@ class PlannedRun:
                 shuffle_buffer_size=request.shuffle_buffer_size,
             )
             [(_, (self._flat, _))] = readers_in(cut_rank_stages(flat)[0], 0)
+        # Determine the lanes and the steps.
         self.chain = cut_rank_stages(chain)[0]
         has_buffers = chain.waits or request.packing_buffer_size is not None
         self.lanes = request.lanes or default_lanes(request.world_size, request.num_workers, has_buffers=has_buffers)
@@ -104,11 +210,7 @@ class PlannedRun:
 
     @property
     def reader(self) -> ReadDataset:
-        """The stage that reads; of a run whose weights are shares of volumes, one with the expected shares of samples.
-
-        Raises:
-            ConfigError: There are several readers, and the expected shares are not known.
-        """
+        """The stage that reads; for weights by volume, a stage with the expected shares of samples."""
         if () in self.readers:
             return self.readers[()][0]
         if self._flat is None:
@@ -198,9 +300,7 @@ class PlannedRun:
 
         Args:
             path: The origins of the inputs of blends that lead to the reader.
-            lane: The lane.
             start: The first position in the reader's stream.
-            stop: The end of the positions.
         """
         if path not in self.readers:
             gone = np.full(stop - start, GONE)
@@ -220,7 +320,6 @@ class PlannedRun:
         """Return the sources, epochs and numbers in the indexes of the samples of a micro-batch; shape (batch_size,).
 
         Args:
-            number: The micro-batch of the run.
             known: A state of its lane before it, so that earlier samples are not counted again.
         """
         lane, own = number % self.lanes, number // self.lanes
@@ -229,17 +328,21 @@ class PlannedRun:
         first = (own - made) * size
         if not self.skips:
             return self.locate(lane, position + first, position + first + size)
-        return self._range(lane, position, first, size)
+        found: list[tuple[IntArray, ...]] = []
+        seen = 0
+        for columns in self._kept(lane, position):
+            rows = slice(max(0, first - seen), max(0, first + size - seen))
+            found.append(tuple(column[rows] for column in columns))
+            seen += len(columns[0])
+            if seen >= first + size:
+                break
+        source, epoch, index = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return source, epoch, index
 
     def batches(
         self, numbers: Sequence[int], known: Callable[[int], Mapping[str, int] | None]
     ) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-        """Yield what :meth:`batch` returns for each micro-batch.
-
-        Args:
-            numbers: The micro-batches of the run.
-            known: Returns a state of a micro-batch's lane before it.
-        """
+        """Yield what :meth:`batch` returns for each micro-batch; ``known`` returns a state of its lane before it."""
         order, size = self.order, self.batch_size
         if self.skips or self.reader.history is not None or not isinstance(order, RepeatedOrder):
             yield from (self.batch(number, known(number)) for number in numbers)
@@ -257,19 +360,6 @@ class PlannedRun:
             for start in range(0, len(lane), size):
                 rows = slice(start, start + size)
                 yield source[rows], epoch[rows], index[rows]
-
-    def _range(self, lane: int, start: int, first: int, size: int) -> tuple[IntArray, IntArray, IntArray]:
-        """Return some samples of a lane, counted from a position without excluded ones."""
-        found: list[tuple[IntArray, ...]] = []
-        seen = 0
-        for columns in self._kept(lane, start):
-            rows = slice(max(0, first - seen), max(0, first + size - seen))
-            found.append(tuple(column[rows] for column in columns))
-            seen += len(columns[0])
-            if seen >= first + size:
-                break
-        source, epoch, index = (np.concatenate(parts) for parts in zip(*found, strict=True))
-        return source, epoch, index
 
     def kept_before(self, lane: int, position: int) -> int:
         """Return the number of samples of a lane before a position, without excluded ones."""
@@ -333,7 +423,6 @@ def _build_chain(
 
 
 def _count_excluded(source: Source) -> int:
-    """Return the number of excluded samples of a source."""
     excluded = source.excluded
     if not len(excluded):
         return 0

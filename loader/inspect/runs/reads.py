@@ -14,9 +14,9 @@ from ...pipeline.reading.source import Source
 from ...storage import split_url
 from .planned_run import PlannedRun
 
-_PROBED_BATCHES = 256
-_MAX_PROBED_SAMPLES = 1 << 14
-_PROBED_LANES = 16
+_PROBED_BATCHES = 256  # in which shards are counted
+_MAX_PROBED_SAMPLES = 1 << 14  # that are located: bounds the time
+_PROBED_LANES = 16  # spread evenly over all lanes
 _READ_TOGETHER = 1024  # positions of a lane
 
 
@@ -28,33 +28,12 @@ class StorageFacts:
         storage: ``"local"``, or the protocol of URLs.
         files: Number of different shards that the run reads; a process opens only its own.
         requests: Reads: neighbouring samples of a chunk count once. An estimate by the first samples.
-        bytes: Bytes of the samples, by their average size.
     """
 
     storage: str
     files: int
     requests: int
     bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shuffling:
-    """Shuffling of a run, by its first micro-batches.
-
-    Attributes:
-        shard_share: Expected share of the most frequent shard in a micro-batch.
-        largest_shard_share: The largest such share.
-        random_shard_share: Expected share if each sample was drawn at random, with the weights of the mix.
-        mixing: Mean distance in the stored order between neighbours of a lane's stream, relative to that of a random
-            permutation: 1 is as random, 0 is the stored order.
-        reads_per_sample: Reads of a sample: 1 if no two samples that are read together are neighbours.
-    """
-
-    shard_share: float
-    largest_shard_share: float
-    random_shard_share: float
-    mixing: float
-    reads_per_sample: float
 
 
 def storage_of(source: Source) -> str:
@@ -66,9 +45,7 @@ def storage_facts(run: PlannedRun, used: IntArray, reads_per_sample: float) -> t
     """Return what a run reads from each storage.
 
     Args:
-        run: The run.
-        used: Number of samples of each source that it uses.
-        reads_per_sample: As :class:`Shuffling` has it.
+        reads_per_sample: Reads of a sample: 1 if no two samples that are read together are neighbours.
     """
     files: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     counts: defaultdict[str, IntArray] = defaultdict(lambda: np.zeros(2, np.int64))
@@ -97,14 +74,20 @@ def files_of(source: Source) -> list[tuple[str, int]]:
     return [(source.request.path, number) for number in _shards_at(source, first).tolist()]
 
 
-def measure_shuffling(run: PlannedRun) -> Shuffling:
-    """Measure the shuffling of some lanes' first micro-batches, at most 16,384 samples; none is read."""
+def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:
+    """Measure the shuffling of some lanes' first micro-batches, at most 16,384 samples; none is read.
+
+    Returns:
+        The shares of shards and the mixing, as ``RunFacts`` has them, and the reads of a sample.
+    """
+    # Choose the lanes and their first micro-batches.
     size = run.batch_size
     count = max(2, min(_PROBED_BATCHES, _MAX_PROBED_SAMPLES // size))
     probed = min(run.lanes, _PROBED_LANES)
     lanes = sorted({lane * run.lanes // probed for lane in range(probed)})
     stop = max(2, count // len(lanes)) * size
     sizes = np.array([source.samples for source in run.sources])
+    # Count equal shards, reads of neighbours and distances in the stored order.
     shares: list[float] = []
     distance, neighbours, reads = 0.0, 0, 0
     for lane in lanes:
@@ -122,13 +105,13 @@ def measure_shuffling(run: PlannedRun) -> Shuffling:
         same = (np.diff(source[order]) == 0) & (sizes[source[order]][1:] > 1)
         distance += float(np.abs(np.diff(own))[same].sum())
         neighbours += int(same.sum())
-    return Shuffling(
-        shard_share=float(np.mean(shares)),
-        largest_shard_share=float(np.max(shares)),
-        random_shard_share=_random_shard_share(run, sizes, len(shares)),
-        mixing=3 * distance / neighbours if neighbours else 1.0,
-        reads_per_sample=reads / (stop * len(lanes)),
-    )
+    shuffling = {
+        "shard_share": float(np.mean(shares)),
+        "largest_shard_share": float(np.max(shares)),
+        "random_shard_share": _random_shard_share(run, sizes, len(shares)),
+        "mixing": 3 * distance / neighbours if neighbours else 1.0,
+    }
+    return shuffling, reads / (stop * len(lanes))
 
 
 def _random_shard_share(run: PlannedRun, sizes: IntArray, batches: int) -> float:

@@ -25,9 +25,8 @@ from ...training.states import (
 )
 from ...training.workers.batch_trace import TraceFile, list_traces
 from ...training.workers.running_lane import MICRO_BATCH, LanesInTurn, remade_batches
-from ..diff.compare import kind_of_path
-from .planned_run import PlannedRun
-from .saved_identity import order_of_blends, order_stages, request_of, stages_of
+from ..facts import kind_of_path
+from .planned_run import PlannedRun, order_of_blends, order_stages, request_of, stages_of
 
 _PLAIN_STAGES = {"read", "decode", "batch", "blend"}
 _BLEND = " blend"  # end of the keys of blends by volume
@@ -40,13 +39,7 @@ def is_trace_folder(path: str) -> bool:
 
 
 class SamplePlace(NamedTuple):
-    """The place of a sample in the streams of a run.
-
-    Attributes:
-        lane: The lane.
-        path: The origins of the inputs of blends that lead to the reader; empty if there is one reader.
-        position: Its position in the stream of the reader.
-    """
+    """The place of a sample in the stream of a lane; ``path`` has the origins of the blends above its reader."""
 
     lane: int
     path: tuple[int, ...]
@@ -58,8 +51,6 @@ class RestoredRun:
     """A run that was trained.
 
     Attributes:
-        run: The run.
-        lane_states: The states of lanes that are known, by number.
         log: Files of its log; empty without one.
         has_hooks: The run has hooks that may skip, pack or generate samples.
         steps: Number of steps that it made until its checkpoint.
@@ -94,51 +85,30 @@ class RestoredRun:
         return f"rank{rank:06}-worker{worker:03}"
 
     def known_state(self, number: int) -> State | None:
-        """Return a state of a micro-batch's lane that shows where its samples begin; None for the beginning of the run.
-
-        Raises:
-            StateError: The lane skipped, packed or generated samples, so the place is not known without its hooks.
-        """
+        """Return the state of a lane from which a micro-batch can be located; None for the beginning of the run."""
         lane, own = number % self.run.lanes, number // self.run.lanes
         state = self.lane_states.get(lane)
         if state is None:
             return None
         made = state.get("made", 0)
-        is_plain = state.keys() <= {"made", "0 read"}
-        if is_plain and made <= own and (not self.has_hooks or self._has_no_gap(lane, state)):
-            return {"made": made, "0 read": state.get("0 read", 0)}
-        if is_plain and self._has_no_gap(lane, state):
-            return None
-        raise self._gap(lane, state)
+        is_before = made <= own
+        if not (_is_plain(state) and is_before and not self.has_hooks):
+            self.check_gaps(lane)
+        return {"made": made, "0 read": state.get("0 read", 0)} if is_before else None
 
     def check_gaps(self, lane: int) -> None:
-        """Check that a lane made its micro-batches of all its samples, so that its samples follow the order.
-
-        Raises:
-            StateError: It skipped, packed or generated samples.
-        """
+        """Check that a lane made its micro-batches of all its samples, so that its samples follow the order."""
         state = self.lane_states[lane]
-        if not (state.keys() <= {"made", "0 read"} and self._has_no_gap(lane, state)):
-            raise self._gap(lane, state)
-
-    def _gap(self, lane: int, state: State) -> StateError:
         made, size = state.get("made", 0), self.run.batch_size
-        return StateError(
-            f"lane {lane} made {made:,} micro-batches of {size} from other samples than those at its first positions: "
-            "samples were skipped, packed or generated, or failed",
-            hint=_HINT,
-        )
-
-    def _has_no_gap(self, lane: int, state: State) -> bool:
-        kept = self.run.kept_before(lane, state.get("0 read", 0))
-        return bool(kept == state.get("made", 0) * self.run.batch_size)
+        if not _is_plain(state) or self.run.kept_before(lane, state.get("0 read", 0)) != made * size:
+            raise StateError(
+                f"lane {lane} made {made:,} micro-batches of {size} from other samples than those at its first "
+                "positions: samples were skipped, packed or generated, or failed",
+                hint=_HINT,
+            )
 
     def replay(self, number: int) -> tuple[Any, ItemId]:
-        """Rebuild a micro-batch, and return it with its item id; ``SKIPPED`` if all its samples were skipped.
-
-        Raises:
-            StateError: The run has hooks, which were not given.
-        """
+        """Rebuild a micro-batch, and return it with its item id; ``SKIPPED`` if all its samples were skipped."""
         if self.has_hooks and self.run.request.task_encoder is None:
             raise StateError("the micro-batches of this run were made with hooks", hint=_HINT.partition(", or")[0])
         lane, lanes = number % self.run.lanes, self.run.lanes
@@ -151,12 +121,7 @@ class RestoredRun:
         return replay_batch(self.run.chain, number, lanes=lanes, known=self._known(lane))
 
     def made_of(self, number: int) -> ItemId:
-        """Return the item id of a micro-batch, by rebuilding it.
-
-        Raises:
-            ConfigError: The order depends on sizes that are not known.
-            StateError: The run has hooks, which were not given; or its mix changed after the micro-batch.
-        """
+        """Return the item id of a micro-batch, by rebuilding it."""
         run, lane = self.run, number % self.run.lanes
         if run.request.task_encoder is not None or not run.is_volume:
             return self.replay(number)[1]
@@ -166,16 +131,17 @@ class RestoredRun:
         return [self.lane_states[lane]] if lane in self.lane_states else []
 
     def all_made(self, lane: int, batches: int) -> Iterator[tuple[int, ItemId]]:
-        """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by rebuilding them.
-
-        Raises:
-            ConfigError: The order depends on sizes that are not known.
-        """
+        """Yield the numbers and item ids of a lane's first micro-batches, of a run by volume, by rebuilding them."""
         run = self.run
         chain = run.chain if run.request.task_encoder is not None else run.order_chain
         host = LanesInTurn(dataset=chain, lanes=run.lanes)
         for message, item_id in islice(remade_batches(host, lane), batches):
             yield message.number, item_id
+
+
+def _is_plain(state: State) -> bool:
+    """Return True if no stage but the reader has a state."""
+    return state.keys() <= {"made", "0 read"}
 
 
 def is_run(path: str) -> bool:
@@ -184,14 +150,7 @@ def is_run(path: str) -> bool:
 
 
 def load_task_encoder(name: str) -> TaskEncoder[Any, Any, Any, Any]:
-    """Import a task encoder and create it without arguments.
-
-    Args:
-        name: ``module:Class`` or ``module:function``; modules in the working directory are found, too.
-
-    Raises:
-        ConfigError: There is no such module or class, or it returns no task encoder.
-    """
+    """Import ``module:Class`` or ``module:function``, also from the working directory, and call it."""
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"expected module:Class as the task encoder, found {name!r}")
@@ -221,19 +180,14 @@ def open_run(
     Args:
         path: A file or folder with the states of a run, or the ``trace_dir`` of its loaders.
         dataset: The dataset or metadataset; None: the only dataset of the run.
-        trust_code: The dataset may run its code.
-        task_encoder: The hooks of the run, to rebuild micro-batches.
-
-    Raises:
-        ConfigError: The run has several datasets, and ``dataset`` is None; or a document is invalid.
-        StateError: There is no state, it is of a pass that ends, or of other data or another pipeline than ``dataset``.
-        StorageError: A file or dataset cannot be read.
     """
+    # Read the states, or the states in the log.
     log = tuple(map(TraceFile.open, list_traces(path))) if is_trace_folder(path) else ()
     states = [RunState.from_plain(log[0].run, allow_edited=True)] if log else read_run_states(path)
     state = states[0]
     if state.kind not in ("endless", None):
         raise StateError(f"expected the state of a run without end, found one of kind {state.kind!r}", at=path)
+    # Plan the run, and compare it with the state.
     request = request_of(state, dataset, trust_code=trust_code, task_encoder=task_encoder)
     run = PlannedRun(request)
     if run.is_volume and not log and task_encoder is None and order_of_blends(state.dataset) != "columns":
@@ -242,6 +196,7 @@ def open_run(
     if task_encoder is None and not run.is_volume:  # whether hooks make several samples is not known
         run.reader.plan = replace(run.plan, deal=state.deal or None)
     _check(state, run, whole=task_encoder is not None)
+    # Continue with the mix and the lanes of the run.
     run.chain = edited_chain(run.chain, merge_mix_changes(_mix_changes(states, log)))
     run.lanes, run.seed, run.steps = state.lanes, state.seed, state.run_steps
     return RestoredRun(
@@ -262,11 +217,7 @@ def _mix_changes(states: Sequence[RunState], log: Sequence[TraceFile]) -> list[M
 
 
 def _check(state: RunState, run: PlannedRun, *, whole: bool) -> None:
-    """Check that the datasets, and with ``whole`` the stages, are those of the run.
-
-    Raises:
-        StateError: They differ; the message lists the differences.
-    """
+    """Check that the datasets, and with ``whole`` the stages, are the same as in the run."""
     saved, now = state.dataset, run.chain.identity()
     if not whole:
         saved, now = order_stages(saved), order_stages(now)

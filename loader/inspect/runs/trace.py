@@ -14,11 +14,13 @@ from ...dataset.query import unknown_key_error
 from ...errors import ConfigError, StateError
 from ...order import GONE
 from ...pipeline.contract.item_id import ItemId
+from ...pipeline.contract.stage import State
 from ...pipeline.reading.dataset_source import DatasetSource
 from .planned_run import PlannedRun
 from .restored_run import RestoredRun, SamplePlace, samples_of
 
-_NEAR = 4096  # positions that are located together
+_NEAR = 4096  # positions between two samples up to which they are located together
+_LOCATED_TOGETHER = 1 << 18  # positions of a lane: a few megabytes
 _Rows = tuple[IntArray, IntArray, IntArray, IntArray]  # lane, source, epoch, number in the index
 
 
@@ -28,13 +30,9 @@ class TracedSample:
 
     Attributes:
         step: Number of the step, from 0.
-        rank: The rank that gets the micro-batch.
-        position: Place in the micro-batch.
         dataset: Path of the dataset; empty if the dataset left the mix since.
         key: ``<shard>/<key>``, or the number of a row; of a join, the key of its primary dataset.
-        index: Its number in the index of the dataset.
         epoch: Epoch of the dataset, from 0.
-        lane: Lane whose stream has the sample.
         left_out: The step is one of ``skip_steps``, so the sample was not delivered.
     """
 
@@ -58,11 +56,6 @@ def trace_step(
         run: The run. If it has a log, the step is looked up; if it has hooks, micro-batches are rebuilt.
         step: Number of the step, from 0.
         ranks: Only these ranks; None for all.
-
-    Raises:
-        ConfigError: There is no such step or rank.
-        StateError: The run skipped, packed or generated samples, and has neither a log nor hooks; or its log does not
-            have the step.
     """
     planned = run.run if isinstance(run, RestoredRun) else run
     if step < 0:
@@ -80,14 +73,16 @@ def trace_step(
         for number in numbers:
             yield from _traced(planned, number, _made_rows(run, number, logged))
         return
-    known = run.known_state if isinstance(run, RestoredRun) else _no_state
+    known = run.known_state if isinstance(run, RestoredRun) else dict[int, State]().get  # only the arguments are known
     for number, (source, epoch, index) in zip(numbers, planned.batches(numbers, known), strict=True):
         lane = np.full(len(source), number % planned.lanes)
         yield from _traced(planned, number, (lane, source, epoch, index))
 
 
-def _no_state(number: int) -> None:  # noqa: ARG001 - only the arguments of the run are known
-    return None
+def traced_batch(run: PlannedRun, number: int) -> Iterator[TracedSample]:
+    """Yield the samples of a micro-batch, by the order of the run alone."""
+    source, epoch, index = run.batch(number)
+    yield from _traced(run, number, (np.full(len(source), number % run.lanes), source, epoch, index))
 
 
 def _made_rows(run: RestoredRun, number: int, logged: dict[int, ItemId]) -> _Rows:
@@ -103,7 +98,6 @@ def _made_rows(run: RestoredRun, number: int, logged: dict[int, ItemId]) -> _Row
 
 
 def _of_item(run: PlannedRun, number: int, item_id: ItemId) -> _Rows:
-    """Return the samples that an item was made of."""
     places = list(samples_of(item_id, number % run.lanes))
     rows = defaultdict(list)  # of each stream
     for row, place in enumerate(places):
@@ -122,16 +116,15 @@ def _of_item(run: PlannedRun, number: int, item_id: ItemId) -> _Rows:
 
 
 def _traced(run: PlannedRun, number: int, rows: _Rows) -> Iterator[TracedSample]:
-    step, rank = run.steps.place(number)
     for position, row in enumerate(zip(*(column.tolist() for column in rows), strict=True)):
-        yield _sample(run, step, rank, position, row, left_out=run.steps.is_left_out(number))
+        yield _sample(run, number, position, row)
 
 
-def _sample(
-    run: PlannedRun, step: int, rank: int, position: int, row: tuple[int, ...], *, left_out: bool
-) -> TracedSample:
-    lane, number, epoch, index = row
-    source = None if number == GONE else run.sources[number]
+def _sample(run: PlannedRun, number: int, position: int, row: tuple[int, ...]) -> TracedSample:
+    """Return the sample at a position of a micro-batch."""
+    lane, source_number, epoch, index = row
+    source = None if source_number == GONE else run.sources[source_number]
+    step, rank = run.steps.place(number)
     return TracedSample(
         step=step,
         rank=rank,
@@ -141,7 +134,7 @@ def _sample(
         index=index,
         epoch=epoch,
         lane=lane,
-        left_out=left_out,
+        left_out=run.steps.is_left_out(number),
     )
 
 
@@ -151,15 +144,10 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
     All samples of these steps are located, ten million a second or so; with a log, all its records are read.
 
     Args:
-        run: The run.
         key: ``<shard>/<key>``, or the bare key.
-        steps: Number of steps.
-
-    Raises:
-        ConfigError: No dataset has the key.
-        StateError: The run skipped, packed or generated samples, and has no log.
     """
     planned = run.run if isinstance(run, RestoredRun) else run
+    # Find the sample in the datasets.
     indexes = {number: source.find(key) for number, source in enumerate(planned.sources)}
     wanted = {number: np.array(some, np.int64) for number, some in indexes.items() if some}
     if not wanted:
@@ -171,6 +159,7 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
             at=planned.request.path,
             hint="keys are written as energon preview shows them",
         )
+    # Look it up in rebuilt or logged micro-batches.
     stop = planned.steps.batches(steps - 1).stop
     if planned.is_volume and not (isinstance(run, RestoredRun) and run.log):
         yield from _volume_uses(RestoredRun.of(planned), wanted, stop)
@@ -181,16 +170,15 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
             return
         for lane in run.lane_states:
             run.check_gaps(lane)
+    # Otherwise locate all samples of each lane.
     size = planned.batch_size
     for lane in range(planned.lanes):
         seen = 0
         for source, epoch, index in planned.pieces(lane, planned.batches_of_lane(lane, stop)):
             for row in np.flatnonzero(_is_one_of(wanted, source, index)).tolist():
                 own, position = divmod(seen + row, size)
-                number = own * planned.lanes + lane
                 found = (lane, int(source[row]), int(epoch[row]), int(index[row]))
-                left_out = planned.steps.is_left_out(number)
-                yield _sample(planned, *planned.steps.place(number), position, found, left_out=left_out)
+                yield _sample(planned, own * planned.lanes + lane, position, found)
             seen += len(source)
 
 
@@ -214,25 +202,18 @@ def _logged_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> It
     for some in used.values():
         for lane, path, position in some:
             ends[lane, path] = max(ends[lane, path], position + 1)
-    places = {
-        SamplePlace(lane, path, row)
-        for (lane, path), end in ends.items()
-        for start in range(0, end, 1 << 18)
-        for row in _matching_positions(run.run, path, lane, range(start, min(end, start + (1 << 18))), wanted)
-    }
+    places: set[SamplePlace] = set()
+    for (lane, path), end in ends.items():
+        for start in range(0, end, _LOCATED_TOGETHER):
+            source, _, index = run.run.locate_in(path, lane, start, min(end, start + _LOCATED_TOGETHER))
+            rows_with = np.flatnonzero(_is_one_of(wanted, source, index))
+            places.update(SamplePlace(lane, path, start + row) for row in rows_with.tolist())
     for number, some in sorted(used.items()):
         if places.intersection(some):
             rows = _of_item(run.run, number, made[number])
             for sample, place in zip(_traced(run.run, number, rows), some, strict=True):
                 if place in places:
                     yield sample
-
-
-def _matching_positions(
-    run: PlannedRun, path: tuple[int, ...], lane: int, positions: range, wanted: dict[int, IntArray]
-) -> list[int]:
-    source, _, index = run.locate_in(path, lane, positions.start, positions.stop)
-    return [positions[row] for row in np.flatnonzero(_is_one_of(wanted, source, index)).tolist()]
 
 
 def _is_one_of(wanted: dict[int, IntArray], source: IntArray, index: IntArray) -> npt.NDArray[np.bool_]:

@@ -10,13 +10,14 @@ import numpy as np
 from ...errors import ConfigError
 from ...format.columns.column import open_column
 from ...format.documents.messages import nearest_hint
-from ...metadataset.documents.weight_schedule import EntrySchedule, ScheduleUnit, combine_starts
+from ...metadataset.documents.weight_schedule import EntrySchedule, combine_starts
 from ...metadataset.plans.blend_units import UnitBlend, sample_shares
 from ...pipeline.contract.lane import child_seed
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
+from ...training.datasets.open_sources import Leaf
 from ...training.datasets.run_datasets import LoadedDatasets
 from ...training.datasets.volume_units import write_command
 
@@ -25,24 +26,20 @@ class VolumeMix:
     """The shares of a run whose weights are shares of volumes.
 
     Args:
-        datasets: The datasets.
         tree: The blends above them.
 
     Attributes:
-        units: The units.
         unknown: Units → the datasets whose sizes in it are not known from a column.
         volume_shares: Weight of each dataset, as a share of all: the product of the shares of all levels.
         sample_shares: Expected share of each dataset in the samples. Sizes that are not known count as the mean of the
-            known ones. If weights change, those of the beginning.
-        schedule: Of a run whose weights change, what its stretches count, and their starts; None for others.
-        volumes_of_stretches: The shares of the volume in each stretch.
-        samples_of_stretches: The expected shares of the samples in each stretch.
+            known ones. If weights change, the shares of the beginning.
+        sample_schedules: The expected share of each dataset in each stretch; None if weights do not change.
     """
 
     def __init__(self, datasets: LoadedDatasets, tree: UnitBlend) -> None:
-        self._datasets = datasets
+        # Find the mean size of samples of each dataset; the mean of the others where it is not known.
         self.units = tuple(dict.fromkeys(unit for unit in tree.units() if unit != "samples"))
-        means = {unit: [self._mean(leaf, unit) for leaf in range(len(datasets.leaves))] for unit in self.units}
+        means = {unit: [_mean_size(leaf, unit) for leaf in datasets.leaves] for unit in self.units}
         self.unknown: dict[str, list[str]] = {}
         self._columns = {name for leaf in datasets.leaves for name in leaf.source.first.documents.column_names()}
         for unit, found in means.items():
@@ -55,40 +52,29 @@ class VolumeMix:
             usual = float(np.mean(known)) if known else 1.0
             means[unit] = [usual if mean is None else mean for mean in found]
 
+        # Convert shares of volumes to shares of samples.
         def shares_of(blends: UnitBlend) -> tuple[float, ...]:
             found = sample_shares(blends, lambda leaf, unit: means[unit][leaf] or 1.0)
             return tuple(found[leaf] for leaf in range(len(datasets.leaves)))
 
         plans = [leaf.plan for leaf in datasets.leaves]
         self.volume_shares = tuple(plan.weight or 0.0 for plan in plans)
+        # Do so for each stretch, if weights change.
         schedules = [plan.schedule for plan in plans if plan.schedule is not None]
-        self.schedule: tuple[ScheduleUnit, tuple[int, ...]] | None = None
-        if schedules:
-            starts = combine_starts(schedules)
-            self.schedule = schedules[0].unit, starts
-            columns = [
-                (plan.weight or 0.0,) * len(starts) if plan.schedule is None else plan.schedule.on(starts)
-                for plan in plans
-            ]
-            self.volumes_of_stretches = tuple(zip(*columns, strict=True))
-            self.samples_of_stretches = tuple(shares_of(tree.at(start)) for start in starts)
-        self.sample_shares = self.samples_of_stretches[0] if schedules else shares_of(tree)
-
-    @property
-    def sample_schedules(self) -> tuple[EntrySchedule, ...] | None:
-        """The expected share of each dataset in the samples of each stretch; None if weights do not change."""
-        if self.schedule is None:
-            return None
-        unit, starts = self.schedule
-        columns = zip(*self.samples_of_stretches, strict=True)
-        return tuple(EntrySchedule(unit=unit, starts=starts, weights=weights) for weights in columns)
-
-    def _mean(self, leaf: int, unit: str) -> float | None:
-        """Return the mean size of a dataset's samples from its column; None if it has none."""
-        source = self._datasets.leaves[leaf].source
-        if unit not in source.first.documents.column_names():
-            return None
-        return mean_of_column(source.members[0], unit)
+        self.sample_schedules: tuple[EntrySchedule, ...] | None = None
+        if not schedules:
+            self.sample_shares = shares_of(tree)
+            return
+        unit, starts = schedules[0].unit, combine_starts(schedules)
+        columns = [
+            (plan.weight or 0.0,) * len(starts) if plan.schedule is None else plan.schedule.on(starts) for plan in plans
+        ]
+        self.volumes_of_stretches = tuple(zip(*columns, strict=True))
+        samples = [shares_of(tree.at(start)) for start in starts]
+        self.sample_shares = samples[0]
+        self.sample_schedules = tuple(
+            EntrySchedule(unit=unit, starts=starts, weights=weights) for weights in zip(*samples, strict=True)
+        )
 
     def notes(self) -> list[str]:
         """Describe how the shares are to be read."""
@@ -104,11 +90,18 @@ class VolumeMix:
         return found
 
 
+def _mean_size(leaf: Leaf, unit: str) -> float | None:
+    """Return the mean size of a dataset's samples from its column; None without this column."""
+    if unit not in leaf.source.first.documents.column_names():
+        return None
+    return mean_of_column(leaf.source.members[0], unit)
+
+
 # Find the readers and the blends in a chain of stages.
 
 
 def blends_in(stage: BlendDataset[Any]) -> Iterator[BlendDataset[Any]]:
-    """Yield a blend and those below it."""
+    """Yield a blend and the blends below it."""
     yield stage
     for upstream in stage.inputs:
         inner = first_blend(upstream)
@@ -128,11 +121,7 @@ def first_blend(stage: SavableDataset[Any]) -> BlendDataset[Any] | None:
 def readers_in(
     stage: SavableDataset[Any], seed: int, path: tuple[int, ...] = ()
 ) -> Iterator[tuple[tuple[int, ...], tuple[ReadDataset, int]]]:
-    """Yield the readers below a stage with their seeds, by the origins of the inputs of blends that lead to them.
-
-    Raises:
-        ConfigError: Another stage than a blend has several inputs.
-    """
+    """Yield the readers below a stage with their seeds, by the origins of the inputs of blends that lead to them."""
     while not isinstance(stage, ReadDataset):
         if isinstance(stage, BlendDataset):
             for origin, upstream in zip(stage.origins, stage.inputs, strict=True):

@@ -5,14 +5,14 @@ from .collect import (
     StatsRequest as StatsRequest,
     collect_stats as collect_stats,
 )
-from .computed import (
-    ValueEstimate as ValueEstimate,
-    compute_values as compute_values,
-    estimate_values as estimate_values,
-    value_names as value_names,
-)
 from .distribution import (
     Distribution as Distribution,
     TopValues as TopValues,
 )
 from .page import html_report as html_report
+from .scan import (
+    ValueEstimate as ValueEstimate,
+    compute_values as compute_values,
+    estimate_values as estimate_values,
+    value_names as value_names,
+)

@@ -31,7 +31,7 @@ from .distribution import Distribution, TopValues
 from .scan import Broken, ScanResult, ScanTask, as_array, media_parts, scan_samples
 from .values import Value
 
-_MAX_CATEGORIES = 1000
+_MAX_CATEGORIES = 1000  # different texts of a column
 _MAX_NAMES = 1000  # of numbers, and of texts
 _MAX_BROKEN = 100  # that are named
 _UNITS = {"width": "pixels", "height": "pixels", "duration": "seconds", "bytes": "bytes"}
@@ -43,15 +43,13 @@ class StatsRequest:
 
     Attributes:
         ref: A prepared dataset; with ``trust_code``, the tokenizer may be imported.
-        query: Only these samples.
-        numbers: Of them, only those of these numbers; None for all.
+        numbers: Numbers of the samples that the query may choose; None for all.
         parts: Only these parts; None for all.
         sample: Only so many random samples; None for all.
         dedupe: Find duplicates by this part; ``""`` by all pictures, audio and video, or else by all parts; None finds
             none.
         write: Names of values to keep as columns: ``jpg.width``, or ``width`` if no other value is called so.
         tokenizer: A JSON file of tokenizers, or ``module:callable``.
-        workers: Number of processes.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
     """
 
@@ -72,21 +70,13 @@ class StatsReport:
     """The statistics of a dataset.
 
     Attributes:
-        path: The dataset.
-        population: Number of the samples that the request names.
-        samples: Number of those that were read.
         numbers: Name → distribution: ``jpg.width``, ``txt.chars``, ``json[score]`` …
         texts: Name → most frequent texts.
         broken: The first parts that are not what their names say.
-        broken_count: Number of all of them.
         large: The first parts that were not parsed, because they are larger than the limit.
-        large_count: Number of all of them.
         duplicates: Groups of samples with the same content, ``<shard>/<key>``.
-        duplicate_numbers: The same groups, as numbers of samples.
         hashed_parts: The parts by which they were found; empty for all parts.
         is_cut: There are names of values that are omitted, since fields of JSON have more than 1,000.
-        written: Columns that were written.
-        written_values: Names of their values.
         part_sets: The part sets of all samples of the dataset, whichever the request names.
     """
 
@@ -168,18 +158,8 @@ def _named(parts: Sequence[Broken], count: int) -> dict[str, Any]:
 
 
 def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None] | None = None) -> StatsReport:
-    """Collect the statistics of a prepared dataset.
-
-    Args:
-        request: What to collect.
-        on_progress: Called with the number of samples that are read, and of all.
-
-    Raises:
-        ConfigError: The query is invalid, or a value to write does not exist.
-        FormatError: A shard has changed, or the index is damaged.
-        StorageError: The dataset is not prepared, or cannot be read.
-        TrustError: The tokenizer is code that may not run.
-    """
+    """Collect the statistics of a dataset; raise a ``TrustError`` if the tokenizer is code that may not run."""
+    # Choose the samples.
     path = request.ref.path
     folder = dataset_at(request.ref)
     if request.write and isinstance(folder, SingleFile):
@@ -194,6 +174,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     chosen = _random_samples(every, request.sample)
     if request.write and len(chosen) < len(folder.index):
         raise ConfigError("a column needs a value of every sample", at=path, hint="omit --limit and the conditions")
+    # Describe the tasks, each with samples of one shard.
     report = StatsReport(path=path, population=len(every), part_sets=folder.index.part_sets())
     kept: dict[str, tuple[list[int], list[Value]]] = {}
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
@@ -202,7 +183,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     task = ScanTask(
         ref=request.ref,
         samples=chosen,
-        parts=_matching(folder.index.part_names, request.parts),
+        parts=None if request.parts is None else _matching(folder.index.part_names, request.parts),
         hashed=None if request.dedupe is None else report.hashed_parts,
         kept=tuple(meant),
         tokenizer=request.tokenizer,
@@ -210,6 +191,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     )
     tasks = list(task.of_shards(folder))
     starts = np.cumsum([0, *(len(task.samples) for task in tasks)])
+    # Read the samples, and add their values.
     for number, result in run_in_workers(scan_samples, tasks, workers=request.workers):
         report.add(result)
         if hashes is not None:
@@ -220,6 +202,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
             all_values += values
         if on_progress is not None:
             on_progress(report.samples, len(chosen))
+    # Compare samples of one hash, and write columns.
     if hashes is not None:
         report.duplicate_numbers = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
         report.duplicates = [[folder.index.full_key(one) for one in group] for group in report.duplicate_numbers]
@@ -245,18 +228,12 @@ def _hashed_parts(folder: Dataset, request: StatsRequest) -> tuple[str, ...]:
     return (request.dedupe,) if request.dedupe else media_parts(names)
 
 
-def _matching(names: Sequence[str], patterns: Sequence[str] | None) -> tuple[str, ...] | None:
-    if patterns is None:
-        return None
+def _matching(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
 def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
-    """Return the values that the name of a value to write may mean.
-
-    Raises:
-        ConfigError: The text is no name.
-    """
+    """Return the values that the name of a value to write may mean."""
     if name == "bytes" and not folder.traits.are_records:
         return (ValueName("", (), name),)  # of all parts
     try:
@@ -267,15 +244,12 @@ def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
 
 
 def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Value]]], report: StatsReport) -> None:
-    """Write a column.
-
-    Raises:
-        ConfigError: No sample has the value, or several values have this name.
-    """
+    # Find the value that is meant.
     existing = [one for one in _meant(folder, name, report.path) if kept.get(str(one), ((), ()))[0]]
     value = only_value(name, existing, at=report.path, known=sorted({*report.numbers, *report.texts}))
     samples, values = np.array(kept[str(value)][0]), kept[str(value)][1]
     column = _free_name(folder, name, value)
+    # Encode texts as categories, and numbers as the smallest type that holds them.
     options: dict[str, Any] = {"description": str(value), "made_by": f"{BY_STATS} {__version__}"}
     texts = [value for value in values if isinstance(value, str)]
     if texts:
@@ -328,19 +302,14 @@ def _filled(count: int, samples: IntArray, values: npt.NDArray[np.float64]) -> t
 def duplicate_groups(
     folder: Dataset, samples: IntArray, hashes: npt.NDArray[np.uint64], parts: tuple[str, ...]
 ) -> list[list[int]]:
-    """Return groups of samples with the same bytes, the largest first; those of one hash are read again to compare.
+    """Return groups of samples with the same bytes, the largest first; samples of one hash are compared byte by byte.
 
     The numbers of a group ascend.
 
     Args:
-        folder: The dataset.
         samples: Shape (n,): numbers of samples.
         hashes: Shape (n,): a hash of each sample's content; 0 for samples without it.
         parts: The parts to compare; empty for all parts.
-
-    Raises:
-        FormatError: A shard has changed.
-        StorageError: A shard cannot be read.
     """
     samples, hashes = samples[hashes != 0], hashes[hashes != 0]
     order = np.argsort(hashes, kind="stable")

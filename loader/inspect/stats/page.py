@@ -14,13 +14,13 @@ from ...dataset.opening import dataset_at
 from ...errors import EnergonError
 from ...format.dataset_ref import DatasetRef
 from ...format.media.open_picture import open_picture
-from ..text import format_bytes, format_count
+from ..text import format_bytes
 from .collect import StatsReport
 from .distribution import Distribution, TopValues
 
-_PICTURES = 24
+_PICTURES = 24  # of evenly spaced samples
 _SIDE = 160  # pixels
-_MAX_PIXELS = 100_000_000
+_MAX_PIXELS = 100_000_000  # of a picture: a bomb is left out
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; }
@@ -39,13 +39,12 @@ def html_report(report: StatsReport, ref: DatasetRef | None = None) -> str:
     """Return a report as an HTML document, which loads nothing from elsewhere.
 
     Args:
-        report: The statistics.
-        ref: Folder or file to read pictures from; None for that of the report.
+        ref: Folder or file to read pictures from; None for the path of the report.
     """
     title = escape(f"Statistics of {report.path}")
-    read = format_count(report.samples)
+    read = f"{report.samples:,}"
     if report.is_sampled:
-        read = f"{read} of {format_count(report.population)}, drawn at random"
+        read = f"{read} of {report.population:,}, drawn at random"
     numbers = "".join(_number(name, one, report) for name, one in sorted(report.numbers.items()))
     texts = "".join(_texts(name, one) for name, one in sorted(report.texts.items()))
     return (
@@ -103,13 +102,14 @@ def _duplicates(report: StatsReport) -> Iterator[str]:
 
 
 def _pictures(ref: DatasetRef) -> Iterator[str]:
-    """Yield pictures of evenly spaced samples."""
     from PIL import Image
 
+    # Find the pictures.
     folder = dataset_at(ref)
     parts = [name for name in folder.index.part_names if kind_of_name(name) == "image"]
     if not parts:
         return
+    # Shrink and encode some of them.
     for sample in np.unique(np.linspace(0, len(folder.index) - 1, _PICTURES).astype(int)).tolist():
         key = folder.index.full_key(sample)
         try:

@@ -1,28 +1,32 @@
-"""Read the values of some samples, in a worker process."""
+"""Read values of samples in worker processes: for statistics, and for conditions on values that are no columns."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 import math
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ...accounting.kinds import kind_of_name
-from ...accounting.large_parts import LargePartError
+from ...accounting.large_parts import CHECKED_JSON_BYTES, LargePartError
 from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
+from ...dataset.query.condition import Values
 from ...dataset.tar import tar_index
 from ...errors import ConfigError, EnergonError, SampleError, TrustError
+from ...escaped_log import get_logger
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
+from ...format.worker_pool import run_in_workers
 from ...storage import AscendingFile, ReadableFile
 from .values import (
     PartValues,
@@ -35,11 +39,12 @@ from .values import (
     size_name,
 )
 
-_SAMPLES_AT_ONCE = 2000
+_log = get_logger(__name__)
+_SAMPLES_AT_ONCE = 2000  # of a task: progress is shown after each
 _MAX_BROKEN = 20  # that are named
 _HUGE = 1 << 1023  # nearly the largest of 64-bit floats
 _DENSE_READ = 8 << 20  # bytes of a request, if samples lie close together
-_SPARSE_READ = 64 << 10
+_SPARSE_READ = 64 << 10  # bytes of a request, if samples lie far apart
 _MAX_DENSE = 1 << 20  # bytes from one sample to the next
 
 
@@ -61,9 +66,6 @@ class ScanTask:
         samples: Numbers of the samples, ascending.
         parts: Only these parts; None for all.
         hashed: The parts by whose bytes duplicates are found; empty hashes all parts, None hashes nothing.
-        kept: Names of values to return for each sample.
-        kept_only: Read nothing else.
-        tokenizer: A file or function that counts tokens.
         max_json_bytes: Larger JSON parts are not parsed; None for no limit.
     """
 
@@ -92,15 +94,12 @@ class ScanResult:
     """The values of some samples.
 
     Attributes:
-        samples: Number of samples.
         numbers: Name → numbers.
         texts: Name → text → count.
         kept: Name, as it is printed → samples and values.
         hashes: Hash of each sample, shape (samples,), 0 for those without such a part; empty without hashing.
         broken: The first broken parts.
-        broken_count: Number of all of them.
         large: The first parts that are not parsed, because they are too large.
-        large_count: Number of all of them.
     """
 
     samples: int
@@ -115,21 +114,17 @@ class ScanResult:
 
 
 def scan_samples(task: ScanTask) -> ScanResult:
-    """Read the values of some samples.
-
-    Raises:
-        ConfigError: A package that reads a part is not installed.
-        FormatError: The shard has changed, or its index is damaged.
-        StorageError: The shard cannot be read.
-    """
+    """Read the values of some samples."""
+    # Open the shard.
     folder = _open_folder(task.ref)
-    tokenizer = None if task.tokenizer is None else _open_tokenizer(task.tokenizer, task.ref.trust_code)
+    tokenizer = None if task.tokenizer is None else open_tokenizer(task.tokenizer, trust_code=task.ref.trust_code)
     result = ScanResult(samples=len(task.samples))
     numbers: dict[str, list[float]] = defaultdict(list)
     texts: dict[str, Counter[str]] = defaultdict(Counter)
     kept: dict[str, tuple[list[int], list[Value]]] = {str(name): ([], []) for name in task.kept}
     hashes: list[int] = []
     reader = _Reader(folder, task, tokenizer)
+    # Read the values of each sample.
     try:
         for sample in task.samples.tolist():
             shown, named = reader.values(sample, result)
@@ -146,6 +141,7 @@ def scan_samples(task: ScanTask) -> ScanResult:
                 hashes.append(reader.hash(sample))
     finally:
         reader.close()
+    # Count NaN and infinities as texts.
     for name, some in numbers.items():
         found = as_array(some)
         others = np.flatnonzero(~np.isfinite(found)).tolist()
@@ -174,14 +170,7 @@ def _open_folder(ref: DatasetRef) -> Dataset:
     return dataset_at(ref)
 
 
-@lru_cache(maxsize=1)
-def _open_tokenizer(name: str, trust_code: bool) -> Tokenizer:
-    return open_tokenizer(name, trust_code=trust_code)
-
-
 class _Reader:
-    """Reads parts of samples of one shard."""
-
     def __init__(self, folder: Dataset, task: ScanTask, tokenizer: Tokenizer | None) -> None:
         self._folder = folder
         self._task = task
@@ -208,6 +197,7 @@ class _Reader:
         shown: SampleValues = []
         kept: SampleValues = []
         wanted = self._task.parts if not self._task.kept_only else self._request.kept
+        # Parts of records are values that are read together.
         if self._file is None:
             limit = self._task.max_json_bytes
             for name, value in self._folder.read_parts(sample, wanted, max_json_bytes=limit).items():
@@ -219,6 +209,7 @@ class _Reader:
                     shown += of_part[0]
                     kept += of_part[1]
             return shown, kept
+        # Parts of tars have sizes, too, and only the headers of media are read.
         total = 0
         for part in tar_index(self._folder).parts(sample):
             total += part.size_bytes
@@ -276,16 +267,15 @@ def media_parts(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if kind_of_name(name) in ("image", "audio", "video"))
 
 
+@lru_cache(maxsize=1)
 def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
     """Return a function that counts tokens.
 
     Args:
         name: A JSON file of the package tokenizers, or ``module:callable``, which takes a text and returns its tokens
             or their number.
-        trust_code: Allow importing the module.
 
     Raises:
-        ConfigError: There is no such file or callable, or the package is not installed.
         TrustError: It is a callable, and the caller does not trust code.
     """
     if name.endswith(".json"):
@@ -323,3 +313,100 @@ def _of_file(path: str) -> Tokenizer:
     except Exception as error:  # its bindings raise the base class
         raise ConfigError(f"cannot read this tokenizer: {error}", at=path, hint="check the file") from error
     return lambda text: len(tokenizer.encode(text).ids)
+
+
+# Compute values that are no columns, for conditions, orders and groups.
+
+
+_MAX_TIMED = 64  # samples that an estimate reads
+_MAX_TIMED_S = 1.0  # of an estimate, which a user waits for
+
+
+class ValueEstimate(NamedTuple):
+    """About how long values take, by some samples from all over the dataset."""
+
+    seconds: float
+    samples: int
+    existing: tuple[ValueName, ...]
+
+
+def estimate_values(folder: Dataset, names: Sequence[ValueName], samples: IntArray, *, workers: int) -> ValueEstimate:
+    """Return about how long :func:`compute_values` takes, and which of the values exist."""
+    if not len(samples):
+        return ValueEstimate(0.0, 0, ())
+    tasks = list(_task(folder, names, _some(samples)).of_shards(folder))
+    scan_samples(tasks[0])  # the first one loads packages
+    timed, existing, started = 0, set[str](), time.monotonic()
+    for task in tasks:
+        result = scan_samples(task)
+        existing |= {name for name, (_, values) in result.kept.items() if values}
+        timed += result.samples
+        if time.monotonic() - started > _MAX_TIMED_S:
+            break
+    seconds = (time.monotonic() - started) / timed * len(samples) / workers
+    return ValueEstimate(seconds, timed, tuple(name for name in names if str(name) in existing))
+
+
+def value_names(folder: Dataset, samples: IntArray) -> list[str]:
+    """Return the names of the values that some of the samples have, sorted."""
+    tasks = replace(_task(folder, (), _some(samples)), kept_only=False).of_shards(folder)
+    return sorted(
+        {name for task in tasks for result in [scan_samples(task)] for name in (*result.numbers, *result.texts)}
+    )
+
+
+def _some(samples: IntArray) -> IntArray:
+    return samples[np.unique(np.linspace(0, len(samples) - 1, _MAX_TIMED).astype(np.int64))]
+
+
+def compute_values(
+    folder: Dataset,
+    names: Sequence[ValueName],
+    samples: IntArray,
+    *,
+    workers: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> dict[ValueName, Values]:
+    """Read values of samples; broken parts have none, and a log names those that are too large to be parsed.
+
+    Args:
+        samples: Numbers of the samples, ascending.
+
+    Returns:
+        Name → values of shape (samples,).
+    """
+    kept: dict[str, dict[int, Value]] = {str(name): {} for name in names}
+    done = large = 0
+    for _, result in run_in_workers(
+        scan_samples, list(_task(folder, names, samples).of_shards(folder)), workers=workers
+    ):
+        for name, (numbers, values) in result.kept.items():
+            kept[name].update(zip(numbers, values, strict=True))
+        done, large = done + result.samples, large + result.large_count
+        if on_progress is not None:
+            on_progress(done, len(samples))
+    if large:
+        _log.warning("%d JSON parts of more than %d bytes are not parsed, so have no values", large, CHECKED_JSON_BYTES)
+    return {name: _as_values(kept[str(name)], samples) for name in names}
+
+
+def _task(folder: Dataset, names: Sequence[ValueName], samples: IntArray) -> ScanTask:
+    return ScanTask(
+        ref=folder.ref,
+        samples=samples,
+        kept=tuple(names),
+        kept_only=True,
+        max_json_bytes=CHECKED_JSON_BYTES,
+    )
+
+
+def _as_values(values: dict[int, Value], samples: IntArray) -> Values:
+    """Return the values of all samples; where some are texts, all are."""
+    numbers = samples.tolist()
+    known = np.array([number in values for number in numbers], np.bool_)
+    if any(isinstance(value, str) for value in values.values()):
+        texts = sorted({str(value) for value in values.values()})
+        codes = {text: code for code, text in enumerate(texts)}
+        positions = [codes[str(values[number])] if number in values else -1 for number in numbers]
+        return Values(np.array(positions, np.int64), known, tuple(texts))
+    return Values(as_array([values.get(number, 0) for number in numbers]), known)

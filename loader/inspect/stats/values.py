@@ -36,7 +36,7 @@ Tokenizer = Callable[[str], int]
 
 _BY_NAME = MediaFilter(strategy="EXTENSION")
 _MAX_FIELDS = 200  # of one JSON part
-_MAX_DEPTH = 4
+_MAX_DEPTH = 4  # levels of a JSON document
 _MAX_TEXT = 80  # characters of a text that is counted as a value
 _MAX_NAMED_TEXT = 1000  # of one that is named
 _LONGEST_TEXT = 64 << 20  # bytes
@@ -58,7 +58,6 @@ class ValueRequest:
     Attributes:
         shows_all: All values, but those inside of lists, or more than four levels deep.
         kept: Values by name, also inside of lists: part → their names.
-        tokenizer: Counts tokens.
     """
 
     shows_all: bool = True
@@ -78,9 +77,8 @@ def part_values(
     Raises:
         LargePartError: It would be parsed, and is larger than the limit.
         ValueError: The part is not what its name says.
-        ConfigError: PyAV is needed and not installed.
-        StorageError: The shard cannot be read.
     """
+    # Read texts and documents whole, if they are not too large.
     name, kind = part.name, _kind_of(part.name)
     if kind in ("text", "tree", "label"):
         if part.size_bytes > _LONGEST_TEXT and not is_limited(name):
@@ -92,6 +90,7 @@ def part_values(
         return content_values(name, data, request)
     if kind not in ("image", "audio", "video"):
         return [], []
+    # Read only the header of media.
     shown = size_name(name).removesuffix(".bytes")
     region = FileRegion(file, part.offset, part.size_bytes)
     try:

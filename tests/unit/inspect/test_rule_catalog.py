@@ -8,10 +8,10 @@ import pytest
 
 from loader.accounting import Rule, plain_text, reasons
 from loader.errors import ConfigError
-from loader.inspect.rule_catalog import LINT_RULES, find_rule, rule_groups
+from loader.inspect.lint import LINT_RULES, find_rule, rule_groups
 from loader.lint.rule import TARS, Finding, LintRule, LintRules
+from loader.lint.run import RULES_OF_DATASETS
 from loader.lint.samples import Samples
-from loader.lint.task import RULES_OF_DATASETS
 
 RULES = [rule for group in rule_groups() for rule in group.rules]
 

@@ -14,9 +14,9 @@ from loader.dataset.records import SingleFile
 from loader.errors import FormatError, StorageError
 from loader.format.binidx.token_file import TokenFile
 from loader.format.dataset_ref import DatasetRef
-from loader.lint.record_file import lint_record_file
 from loader.storage import open_parent
 from tests.token_files import CODES, numbered, write_tokens
+from tests.unit.format.records.record_lint import findings_of_file
 
 HEADER = 34
 
@@ -104,13 +104,12 @@ DAMAGES: dict[str, tuple[Callable[[Path, Path], object], str, str]] = {
 def test_a_damaged_pair_is_refused_and_found_by_lint(tmp_path: Path, damage: str) -> None:
     path = write_tokens(tmp_path / "x", numbered(16), dtype="uint16")
     apply, message, code = DAMAGES[damage]
-    assert lint_record_file(*open_parent(path)).findings == ()
+    assert findings_of_file(path) == []
     apply(tmp_path / "x.idx", path)
     with pytest.raises(FormatError, match=message) as caught:
         opened(path)
     assert str(tmp_path) in str(caught.value)
-    report = lint_record_file(*open_parent(path))
-    assert [finding.code for finding in report.findings] == [code]
+    assert [finding.code for finding in findings_of_file(path)] == [code]
 
 
 @pytest.mark.parametrize("value", [-8, 1 << 40, (1 << 63) - 1])
@@ -121,7 +120,7 @@ def test_a_pointer_beyond_the_file_is_found_when_it_is_read(tmp_path: Path, valu
     assert reader.read_parts(2)["tokens"].tolist() == [2, 0, 1]
     with pytest.raises(FormatError, match="the index has sequence 3 at bytes"):
         reader.read_parts(3)
-    assert [finding.code for finding in lint_record_file(*open_parent(path)).findings] == ["E412"]
+    assert [finding.code for finding in findings_of_file(path)] == ["E412"]
 
 
 def test_a_negative_length_is_found(tmp_path: Path) -> None:
@@ -129,21 +128,21 @@ def test_a_negative_length_is_found(tmp_path: Path) -> None:
     change(tmp_path / "x.idx", HEADER + 5 * 4, struct.pack("<i", -1))
     with pytest.raises(FormatError, match="the index has sequence 5"):
         SingleFile(DatasetRef(str(path))).read_parts(5)
-    assert [finding.code for finding in lint_record_file(*open_parent(path)).findings] == ["E412"]
+    assert [finding.code for finding in findings_of_file(path)] == ["E412"]
 
 
 def test_lint_warns_of_bytes_without_sequence_and_of_no_sequences(tmp_path: Path) -> None:
     path = write_tokens(tmp_path / "x", [[1], [2]])
     path.write_bytes(path.read_bytes() + b"more")
-    (finding,) = lint_record_file(*open_parent(path)).findings
+    (finding,) = findings_of_file(path)
     assert (finding.code, finding.offset) == ("W413", 4)
     empty = write_tokens(tmp_path / "empty", [])
-    assert [one.code for one in lint_record_file(*open_parent(empty)).findings] == ["E416"]
+    assert [one.code for one in findings_of_file(empty)] == ["E416"]
 
 
 def test_lint_finds_document_starts_beyond_the_sequences(tmp_path: Path) -> None:
     path = write_tokens(tmp_path / "x", [[1], [2]], documents=[0, 5])
-    (finding,) = lint_record_file(*open_parent(path), level="headers").findings
+    (finding,) = findings_of_file(path, level="headers")
     assert (finding.code, finding.message) == ("E411", "the document starts do not ascend from 0 to 2")
 
 

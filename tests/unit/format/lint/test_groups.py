@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loader.lint import Finding, group_findings
-from loader.lint.jsonl import JsonlFiles
+from loader.lint.record_file import JsonlFiles
 from loader.lint.rule import LintRule
 from loader.lint.samples import Samples
 from loader.metadataset.lint import Metadatasets

@@ -19,9 +19,9 @@ from loader.format.dataset_ref import DatasetRef
 from loader.format.parquet import row_file, row_groups
 from loader.format.parquet.row_file import RowFile
 from loader.format.parquet.row_groups import RowCache, RowGroups
-from loader.lint.record_file import lint_record_file
 from loader.storage import open_parent
 from tests.tables import row, write_rows
+from tests.unit.format.records.record_lint import findings_of_file
 
 
 def reader_of(path: Path) -> SingleFile:
@@ -93,7 +93,7 @@ def test_one_group_is_kept_even_if_it_is_larger_than_the_cache(
     for number in (0, 1, 2, 9):
         reader.read_parts(number)
     assert decoded == [0, 1]
-    assert [finding.code for finding in lint_record_file(*open_parent(path)).findings] == ["W415"]
+    assert [finding.code for finding in findings_of_file(path)] == ["W415"]
 
 
 def test_facts(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_truncated_file_is_refused_and_found_by_lint(tmp_path: Path, size_byte
     with pytest.raises(FormatError, match="expected a Parquet file") as caught:
         RowFile(*open_parent(path))
     assert str(path) in str(caught.value)
-    assert [finding.code for finding in lint_record_file(*open_parent(path)).findings] == ["E414"]
+    assert [finding.code for finding in findings_of_file(path)] == ["E414"]
 
 
 def test_a_damaged_footer_is_refused(tmp_path: Path) -> None:
@@ -130,8 +130,8 @@ def test_a_damaged_row_group_is_found_when_it_is_read(tmp_path: Path) -> None:
     assert reader.read_parts(10) == row(10)
     with pytest.raises(FormatError, match="row group 0 cannot be read"):
         reader.read_parts(0)
-    assert "E414" in [finding.code for finding in lint_record_file(*open_parent(path)).findings]
-    assert lint_record_file(*open_parent(path), level="headers").findings == ()
+    assert "E414" in [finding.code for finding in findings_of_file(path)]
+    assert findings_of_file(path, level="headers") == []
 
 
 def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

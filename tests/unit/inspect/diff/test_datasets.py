@@ -11,7 +11,8 @@ import yaml
 
 from loader.errors import ConfigError
 from loader.format.prepare.plan import SplitRequest
-from loader.inspect.diff import DiffReport, compare_paths, kind_of_path
+from loader.inspect import kind_of_path
+from loader.inspect.diff import DiffReport, compare_paths
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 from tests.e2e.dataset_tree import prepare
 

@@ -9,16 +9,17 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from ...errors import ConfigError
-from ...format import usable_cores
-from ...storage.node_cache.private_folder import network_file_system
-from ...storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
-from ...version import __version__
-from ..text import format_bytes
+from ..errors import ConfigError
+from ..format import usable_cores
+from ..storage.node_cache.private_folder import network_file_system
+from ..storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
+from ..version import __version__
+from .text import format_bytes
 
 _NO_LIMIT_BYTES = 1 << 60
 """Version 1 of control groups writes a number of this size where there is no limit."""
@@ -29,13 +30,7 @@ _MAX_DRIVER_S = 20.0  # a driver that is not loaded yet takes seconds for each G
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
-    """A file system.
-
-    Attributes:
-        path: A folder in it.
-        total_bytes: Its size.
-        free_bytes: Bytes that this user may still write.
-    """
+    """A file system."""
 
     path: str
     total_bytes: int
@@ -47,7 +42,6 @@ class Limits:
     """Limits of what this process may use.
 
     Attributes:
-        machine_cores: Number of cores of the machine.
         usable_cores: Number of cores that the scheduler may give to this process.
         cgroup_cores: Cores' worth of time that the control group allows; None without a limit.
         memory_bytes: Memory of the machine; None if it is not known.
@@ -176,13 +170,11 @@ _DEVELOPMENT = frozenset(("dev", "docs", "test"))
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LOWEST = re.compile(r">=\s*([0-9.]+)")
 _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']+)["']""")
-
-
-_MIN_OPEN_FILES = 4096
-_MIN_SHARED_BYTES = 256 << 20
-_MIN_CACHE_BYTES = 20 << 30
-_MIN_MEMORY_BYTES = 4 << 30
-_MIN_TEMPORARY_BYTES = 1 << 30
+_MIN_OPEN_FILES = 4096  # a large mix keeps many shards open
+_MIN_SHARED_BYTES = 256 << 20  # that NCCL and loaders of torch fill
+_MIN_CACHE_BYTES = 20 << 30  # that the cache leaves free on its disk
+_MIN_MEMORY_BYTES = 4 << 30  # for a dozen workers that import torch
+_MIN_TEMPORARY_BYTES = 1 << 30  # where prepare sorts keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,8 +184,6 @@ class Advice:
     Attributes:
         severity: ``error`` if it breaks loading, ``warning`` if it makes it slow or may break it.
         subject: The fact that it is about, such as ``open files``.
-        message: What was found, and its consequence.
-        hint: Instruction that resolves it.
     """
 
     severity: Literal["error", "warning"]
@@ -207,11 +197,8 @@ class Checkup:
     """The result of an examination.
 
     Attributes:
-        installed: Versions of packages.
-        limits: What this process may use.
         cache: The cache of remote datasets; None if it is off.
         cache_disk: The disk of its folder, or of the nearest folder that exists.
-        temporary: The disk of temporary files.
         gpus: The NVIDIA GPUs of this machine, each with its memory.
         advice: What to change, errors first.
     """
@@ -223,6 +210,9 @@ class Checkup:
     temporary: Disk | None
     gpus: tuple[str, ...]
     advice: tuple[Advice, ...]
+
+
+_warning = partial(Advice, severity="warning")
 
 
 def examine_machine(limits: Limits | None = None, installed: Installed | None = None) -> Checkup:
@@ -240,8 +230,7 @@ def examine_machine(limits: Limits | None = None, installed: Installed | None = 
     cache, cache_disk, advice = _examine_cache()
     advice += [
         *_about_packages(installed),
-        *_about_limits(limits),
-        *_about_temporary(temporary),
+        *_about_limits(limits, temporary),
     ]
     return Checkup(
         installed=installed,
@@ -264,19 +253,19 @@ def _about_packages(installed: Installed) -> Iterator[Advice]:
         yield Advice(severity="error", subject=name, message=message, hint=f"pip install '{name}>={lowest}'")
 
 
-def _about_limits(limits: Limits) -> Iterator[Advice]:
+def _about_limits(limits: Limits, temporary: Disk | None) -> Iterator[Advice]:
+    # Compare the visible cores with the time of the control group.
     if limits.cores < limits.usable_cores:
-        yield Advice(
-            severity="warning",
+        yield _warning(
             subject="cores",
             message=f"{limits.usable_cores} cores are visible, and the control group gives time of "
             f"{limits.cgroup_cores:g}: a process per core, the default of commands, is throttled",
             hint=f"pass --num-workers {limits.cores}, and as many loader workers",
         )
+    # A process keeps many shards open.
     if limits.open_files is not None and limits.open_files < _MIN_OPEN_FILES:
         possible = limits.open_files_hard is None or limits.open_files_hard >= _MIN_OPEN_FILES
-        yield Advice(
-            severity="warning",
+        yield _warning(
             subject="open files",
             message=f"a process may open {limits.open_files:,} files: shards of large mixes are closed and opened "
             "again, and workers with many batches ahead fail",
@@ -284,37 +273,36 @@ def _about_limits(limits: Limits) -> Iterator[Advice]:
             if possible
             else "raise the hard limit, such as docker run --ulimit nofile=65536",
         )
+    # Other libraries exchange data in shared memory.
     shared = limits.shared_memory
     if shared is not None and shared.free_bytes < _MIN_SHARED_BYTES:
-        yield Advice(
-            severity="warning",
+        yield _warning(
             subject="shared memory",
             message=f"{shared.path} has {format_bytes(shared.free_bytes)} free: NCCL and torch's own DataLoader "
             "fail with a bus error if it is full (batches of this library do not use it on Linux)",
             hint="start the container with --shm-size=8g, or remove old files there",
         )
+    # Each worker process needs memory of its own.
     memory = min((size for size in (limits.memory_bytes, limits.cgroup_memory_bytes) if size), default=None)
     if memory is not None and memory < _MIN_MEMORY_BYTES:
-        yield Advice(
-            severity="warning",
+        yield _warning(
             subject="memory",
             message=f"{format_bytes(memory)} of memory: each worker process that imports torch takes about 0.3 GB",
             hint="use fewer workers, or worker_type='thread'",
         )
-
-
-def _about_temporary(disk: Disk | None) -> Iterator[Advice]:
-    if disk is not None and disk.free_bytes < _MIN_TEMPORARY_BYTES:
-        yield Advice(
-            severity="warning",
+    # Prepare sorts keys on the disk of temporary files.
+    if temporary is not None and temporary.free_bytes < _MIN_TEMPORARY_BYTES:
+        free = format_bytes(temporary.free_bytes)
+        yield _warning(
             subject="temporary files",
-            message=f"{disk.path} has {format_bytes(disk.free_bytes)} free: prepare of large datasets sorts there",
+            message=f"{temporary.path} has {free} free: prepare of large datasets sorts there",
             hint="free space, or set TMPDIR to a folder on another disk",
         )
 
 
 def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
     """Examine the cache of remote datasets: it must be on a local disk with space."""
+    # Read the settings, and find the nearest folder that exists.
     try:
         settings = cache_settings()
     except ConfigError as error:
@@ -325,6 +313,7 @@ def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
     folder = settings.folder
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
+    # Check that the folder is writable, local and large enough.
     disk, found = read_disk(folder), list[Advice]()
     if not os.access(folder, os.W_OK | os.X_OK):
         found.append(
@@ -349,8 +338,7 @@ def _examine_cache() -> tuple[CacheSettings | None, Disk | None, list[Advice]]:
     wanted = min(_MIN_CACHE_BYTES, disk.total_bytes // 10) if disk is not None else 0
     if disk is not None and disk.free_bytes < wanted:
         found.append(
-            Advice(
-                severity="warning",
+            _warning(
                 subject="cache",
                 message=f"the disk of {settings.folder} has {format_bytes(disk.free_bytes)} free: the cache keeps "
                 f"{format_bytes(wanted)} free, and so stores little",
@@ -376,8 +364,6 @@ class Installed:
     """The installation.
 
     Attributes:
-        toolkit: Version of this library.
-        python: Version of Python.
         required: Version of each package that this library needs; None if it is missing.
         outdated: Packages of a version that is too low, each with the lowest one that works.
         extras: Extras of this library, each with the packages of it that are missing.
@@ -392,6 +378,7 @@ class Installed:
 
 def read_packages(distribution: str = _DISTRIBUTION) -> Installed:
     """Return the versions of a distribution and of the packages that it requires, without importing any."""
+    # List the requirements of the distribution.
     required: dict[str, str | None] = {}
     outdated: dict[str, str] = {}
     extras: dict[str, list[str]] = {}
@@ -399,6 +386,7 @@ def read_packages(distribution: str = _DISTRIBUTION) -> Installed:
         requirements = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:  # run from its source
         requirements = []
+    # Sort the packages by their extras, and compare their versions.
     for line in requirements:
         specifier, _, marker = line.partition(";")
         found = _NAME.match(specifier)

@@ -60,7 +60,6 @@ def run_in_workers(
 
     Raises:
         StoppedError: ``is_stopped`` returned True.
-        WorkerError: A worker was killed; the message names its item.
         Exception: The function raised this error.
     """
     apart = workers > 1 or is_stopped is not None
@@ -87,7 +86,6 @@ def stream_from_workers(
 
     Raises:
         StoppedError: ``is_stopped`` returned True.
-        WorkerError: A worker was killed; the message names its item.
         Exception: The function raised this error.
     """
     if not items or not apart:
@@ -98,11 +96,7 @@ def stream_from_workers(
 
 
 class _Single:
-    """A function that yields one result.
-
-    Args:
-        function: Returns it.
-    """
+    """A function that yields one result."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function

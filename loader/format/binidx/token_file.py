@@ -34,17 +34,11 @@ _PROBE_BYTES = 4096
 
 
 class TokenHeader(NamedTuple):
-    """The header of an ``.idx`` file.
+    """The header of an ``.idx`` file."""
 
-    Attributes:
-        dtype: Type of the numbers.
-        sequences: Number of sequences.
-        documents: Number of document starts; the last one is the end.
-    """
-
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # type of the numbers
     sequences: int
-    documents: int
+    documents: int  # number of document starts; the last one is the end
 
     @property
     def size_bytes(self) -> int:
@@ -53,17 +47,7 @@ class TokenHeader(NamedTuple):
 
 
 def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
-    """Parse and check the header of an ``.idx`` file.
-
-    Args:
-        data: First bytes of the file.
-        size_bytes: Size of the file.
-        path: Path of the file, for messages.
-
-    Raises:
-        FormatError: The file is not such an index, has another version or number type, or another size than its header
-            requires.
-    """
+    """Parse and check the header of an ``.idx`` file."""
     if len(data) < _HEADER.size:
         raise FormatError(
             f"expected the index of a token file, at least {_HEADER.size} bytes, found {len(data)}",
@@ -97,12 +81,7 @@ class TokenFile:
     """The sequences of a pair ``x.bin`` and ``x.idx``. Opening reads the header and the end of the last sequence.
 
     Args:
-        storage: Folder of the files.
         name: Name of the ``.bin`` file.
-
-    Raises:
-        FormatError: The ``.idx`` file is missing or damaged, or the ``.bin`` file is too short for it.
-        StorageError: A file cannot be read.
     """
 
     decodes = False
@@ -177,12 +156,7 @@ class TokenFile:
 
     @cached_property
     def columns(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Length and byte offset of each sequence, memory-mapped.
-
-        Raises:
-            FormatError: The ``.idx`` file became shorter since it was opened.
-            StorageError: It is missing, or cannot be read.
-        """
+        """Length and byte offset of each sequence, memory-mapped."""
         count = len(self)
         try:
             data = map_file(self.storage.local_path(self.index_name, self._index_info))
@@ -203,11 +177,7 @@ class TokenFile:
         return np.frombuffer(data, "<i8")
 
     def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the byte ranges of sequences.
-
-        Raises:
-            FormatError: A range is outside of the file.
-        """
+        """Return the byte ranges of sequences."""
         lengths, offsets = self.columns
         start = offsets[numbers].astype(np.int64)
         size = lengths[numbers].astype(np.int64) * self.header.dtype.itemsize
@@ -221,12 +191,7 @@ class TokenFile:
         """Ignore the announcement: the storage prefetches byte ranges."""
 
     def open(self) -> ReadableFile:
-        """Open the ``.bin`` file.
-
-        Raises:
-            FormatError: Its size has changed since the dataset was opened.
-            StorageError: It is missing or cannot be read.
-        """
+        """Open the ``.bin`` file."""
         file = self.storage.open(self.name, self._info)
         if file.size_bytes != self.size_bytes:
             file.close()
@@ -238,11 +203,7 @@ class TokenFile:
         return file
 
     def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
-        """Read the bytes of one sequence.
-
-        Raises:
-            FormatError: It is outside of the file.
-        """
+        """Read the bytes of one sequence."""
         start, size = self.spans(np.array([number]))
         return {TOKENS: file.read_at(int(start[0]), int(size[0]))}
 

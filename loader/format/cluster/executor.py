@@ -35,8 +35,6 @@ def run_in_executor(
 
     Raises:
         StoppedError: ``is_stopped`` returned True.
-        WorkerError: A task was killed or failed; the message names its item.
-        EnergonError: The function raised this error.
     """
     futures = {executor.submit(function, item): number for number, item in enumerate(items)}
     return _results(futures, items, is_stopped)
@@ -81,10 +79,6 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
 
     Args:
         scheduler: Address (``tcp://host:8786``) or file of the scheduler.
-
-    Raises:
-        ConfigError: The package is missing, or there is no such file.
-        WorkerError: The scheduler cannot be reached, or has no workers.
     """
     try:
         from distributed import Client

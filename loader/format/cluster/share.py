@@ -29,18 +29,11 @@ _BYTES_PER_SHARD = 1 << 20
 
 
 class PartPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of each part.
+    """The shards of each part."""
 
-    Attributes:
-        starts: Number of the first shard of each part.
-        shards: Names of the shards, in the order of the dataset.
-        planned_at: Time in UTC.
-        planned_by: Program and version.
-    """
-
-    starts: tuple[int, ...]
-    shards: tuple[str, ...]
-    planned_at: str
+    starts: tuple[int, ...]  # number of the first shard of each part
+    shards: tuple[str, ...]  # names of the shards, in the order of the dataset
+    planned_at: str  # time in UTC
     planned_by: str
 
     @property
@@ -85,11 +78,7 @@ def divide_shards(shards: Sequence[FileInfo], parts: int) -> PartPlan:
 
 
 def read_part_plan(storage: Storage) -> PartPlan | None:
-    """Read the plan of a dataset; return None without one.
-
-    Raises:
-        FormatError: It is damaged.
-    """
+    """Read the plan of a dataset; return None without one."""
     try:
         plan = msgspec.convert(json.loads(read_document(storage, PART_PLAN)), PartPlan)
         _check(plan)
@@ -122,11 +111,7 @@ def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
     """Check that no part of a prepare was started.
 
     Args:
-        storage: The dataset.
         is_known: Answer from a listing of it, if there is one; False looks for a plan that was written since.
-
-    Raises:
-        ConfigError: There is a plan.
     """
     plan = None if is_known and not storage.exists(PART_PLAN) else read_part_plan(storage)
     if plan is not None:
@@ -159,13 +144,6 @@ class Part(NamedTuple):
 
 def parse_part(text: str, environ: Mapping[str, str]) -> Part:
     """Parse ``3/64``, or take the part from the variables of a cluster for ``auto``.
-
-    Args:
-        text: The text.
-        environ: The environment variables.
-
-    Raises:
-        ConfigError: The text or a variable is wrong, or there is no variable.
 
     >>> parse_part("3/64", {}), parse_part("auto", {"RANK": "0", "WORLD_SIZE": "8"})
     (Part(number=3, parts=64), Part(number=1, parts=8))
@@ -236,11 +214,7 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
     """Check that each shard of the plan was scanned.
 
     Args:
-        storage: The dataset.
         unscanned: Shards without a scan; those that arrived after the plan are no fault.
-
-    Raises:
-        ConfigError: Shards of the plan are among them, or there is no plan; the message names the parts to run.
     """
     plan, url = read_part_plan(storage), shlex.quote(storage.url)
     if plan is None:

@@ -43,11 +43,7 @@ def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
     One process builds the index, and the others wait for it.
 
     Args:
-        storage: The dataset.
         shard_counts: Number of samples of each shard, in the order of the shards.
-
-    Raises:
-        FormatError: A shard is damaged, or its number of samples differs from ``.info.json``.
     """
     target = storage if storage.is_writable(INDEX_FOLDER.rpartition("/")[0]) else _cache(storage)
     with target.lock(LOCK, wait=True):
@@ -104,11 +100,6 @@ class _SqliteRows:
 
     def shard_index(self, tar_file_id: int, shard: FileInfo, expected: int) -> ShardIndex | None:
         """Build the index of a shard from its rows.
-
-        Args:
-            tar_file_id: Number of the shard in the database.
-            shard: The shard.
-            expected: Number of samples of the shard.
 
         Returns:
             None if the shard is newer than the rows, its parts are not listed (older datasets), or the rows are

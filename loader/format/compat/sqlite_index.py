@@ -81,7 +81,6 @@ def open_sqlite(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     """Open any tool's ``index.sqlite`` for reading.
 
     Args:
-        path: Path of the file.
         shared: True if several threads use the connection, one at a time.
 
     Raises:

@@ -35,25 +35,18 @@ class Structure:
 
 @dataclass(slots=True)
 class Contents:
-    """The contents of some samples. Those of several shards are merged in the order of the shards.
-
-    Attributes:
-        samples: Number of samples.
-        shards: Number of their shards.
-        kinds: Part name → kind by the first bytes → number of such parts, and the first sample with one.
-        structures: Part name → expressions of all values inside → the json parts with these values.
-        documents: Part name → the json parts merged: all keys, each with the first value.
-        large: Number of parts of all samples that are too large to be parsed.
-        large_example: The first sample with one.
-    """
+    """The contents of some samples. Those of several shards are merged in the order of the shards."""
 
     samples: int = 0
-    shards: int = 0
+    shards: int = 0  # number of their shards
+    # part name → kind by the first bytes → number of such parts, and the first sample with one
     kinds: dict[str, dict[Kind, tuple[int, str]]] = field(default_factory=dict)
+    # part name → expressions of all values inside → the json parts with these values
     structures: dict[str, dict[tuple[str, ...], Structure]] = field(default_factory=dict)
+    # part name → the json parts merged: all keys, each with the first value
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
-    large: int = 0
-    large_example: str = ""
+    large: int = 0  # number of parts of all samples that are too large to be parsed
+    large_example: str = ""  # the first sample with one
 
     def add_large(self, parts: int, example: str) -> None:
         """Count parts that are too large to be parsed."""

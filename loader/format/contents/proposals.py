@@ -62,41 +62,31 @@ _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A proposed sample type.
+    """A proposed sample type."""
 
-    Attributes:
-        sample_types: Sample types, the likeliest first.
-        layout: How code builds samples of the first type; None if a field map can, or they stay crude.
-        reason: Why this type comes first, or crude does; None if nothing needs to be explained.
-        fits: Number of samples that have the parts of the first type's required fields; None if it is not known.
-    """
-
-    sample_types: Sequence[SampleTypeSpec]
+    sample_types: Sequence[SampleTypeSpec]  # sample types, the likeliest first
+    # how code builds samples of the first type; None if a field map can, or they stay crude
     layout: SampleLayout | None = None
-    reason: str | None = None
+    reason: str | None = None  # why this type comes first, or crude does; None if nothing needs to be explained
+    # number of samples that have the parts of the first type's required fields; None if it is not known
     fits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SeenParts:
-    """The names, examples, kinds and sets of the parts of samples.
+    """The names, examples, kinds and sets of the parts of samples."""
 
-    Attributes:
-        names: Names of the parts, the most frequent first.
-        example: The ``json`` parts of samples, decoded and merged; None if samples have none.
-        kinds: Part name → what the first bytes of such parts say; other parts are known by their names. A picture under
-            a name that loaders do not decode as one fills no field, so the crude type, which keeps it, comes first.
-        sets: The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of
-            the samples have, and no type that fewer samples fit. Parts of one kind that no sample has together are
-            alternatives.
-        has_all: Returns True if some json part has all values of such expressions.
-    """
-
-    names: Sequence[str]
+    names: Sequence[str]  # names of the parts, the most frequent first
+    # the ``json`` parts of samples, decoded and merged; None if samples have none
     example: Mapping[str, object] | None = None
+    # Part name → what the first bytes of such parts say; other parts are known by their names. A picture under a name
+    # that loaders do not decode as one fills no field, so the crude type, which keeps it, comes first.
     kinds: Mapping[str, Kind] | None = None
+    # The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of the
+    # samples have, and no type that fewer samples fit. Parts of one kind that no sample has together are
+    # alternatives.
     sets: Sequence[PartSet] = ()
-    has_all: Callable[[Sequence[str]], bool] = bool
+    has_all: Callable[[Sequence[str]], bool] = bool  # returns True if some json part has all values of such expressions
 
     def kind(self, name: str) -> PartKind:
         """Return the kind of a part."""
@@ -171,9 +161,7 @@ def count_fits(
     """Return the number of samples that have the parts of a type's required fields.
 
     Args:
-        spec: The sample type.
         field_map: Its field-map expressions.
-        sets: The part sets of all samples.
         has_all: Returns True if some json part has all values of such expressions; without one, no sample fits.
 
     >>> sets = [PartSet(parts=("jpg", "txt"), samples=5, shards=1, first_sample=0, example="")]
@@ -245,9 +233,7 @@ def dropped_parts(
     """Return the parts with text, media or labels that samples of a type would not have.
 
     Args:
-        spec: The sample type.
         field_map: Its field-map expressions.
-        seen: The parts of samples.
         part_names: Only these parts; None for all.
         together: These are the parts of one sample: of alternatives such as ``jpg,png``, it loses all but one.
 
@@ -315,7 +301,6 @@ def propose_field_map(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str]:
     """Propose field-map expressions for the fields of a sample type.
 
     Args:
-        spec: The sample type.
         seen: The parts of samples; keys of their JSON are proposed, too.
 
     Returns:

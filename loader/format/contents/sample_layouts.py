@@ -106,17 +106,11 @@ _LIST_ITEMS = """items = [item.get("text") if isinstance(item, dict) else item f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleLayout:
-    """A layout of samples whose fields need code.
+    """A layout of samples whose fields need code."""
 
-    Attributes:
-        type_name: Name of the sample type.
-        what: Description of the layout.
-        code: The ``sample_loader.py``.
-    """
-
-    type_name: str
-    what: str
-    code: str
+    type_name: str  # name of the sample type
+    what: str  # description of the layout
+    code: str  # the ``sample_loader.py``
 
 
 def string_literal(text: str) -> str:
@@ -133,7 +127,6 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     """Recognise the layout of samples with several images and text; None if it is another one.
 
     Args:
-        part_names: Names of the parts of samples.
         json_example: The decoded ``json`` part of a sample; None if samples have none.
 
     >>> find_layout(["0.jpg", "1.jpg", "json"], {"texts": ["a cat", None, "and a dog", None]}).type_name

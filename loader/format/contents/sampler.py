@@ -32,17 +32,11 @@ _READ_TOGETHER = 256 * 1024  # bytes of a sample up to which it is read at once
 
 @dataclass(slots=True)
 class ContentSampler:
-    """Inspects samples: some of each chosen shard, and one of each part set that it has not seen.
+    """Inspects samples: some of each chosen shard, and one of each part set that it has not seen."""
 
-    Args:
-        samples_of: Shard → number of samples to inspect.
-        requests: Number of reads that this process may do; None for any number.
-        max_json_bytes: Larger JSON parts are counted, in all samples of the shards; None counts none.
-    """
-
-    samples_of: Mapping[str, int]
-    requests: int | None = None
-    max_json_bytes: int | None = None
+    samples_of: Mapping[str, int]  # shard → number of samples to inspect
+    requests: int | None = None  # number of reads that this process may do; None for any number
+    max_json_bytes: int | None = None  # larger JSON parts are counted, in all samples of the shards; None counts none
     _seen: set[tuple[str, ...]] = field(default_factory=set)
     _layouts: set[object] = field(default_factory=set)  # parts of small shards: many have the same ones
     _rare: int = 0
@@ -56,15 +50,7 @@ class ContentSampler:
         also: Iterable[str] = (),
         max_json_bytes: int | None = None,
     ) -> ContentSampler:
-        """Return a sampler for a dataset: of many shards, it inspects evenly spread ones.
-
-        Args:
-            shards: All shards.
-            is_far: Each read is a request.
-            workers: Number of processes with a sampler.
-            also: Shards whose samples with rare part sets are inspected.
-            max_json_bytes: As in the class.
-        """
+        """Return a sampler for a dataset: of many shards, it inspects evenly spread ones."""
         most = _MAX_REQUESTS if is_far else _MAX_SHARDS
         stride = max(1, -(-len(shards) // most))
         chosen = shards[::stride]
@@ -79,9 +65,6 @@ class ContentSampler:
         """Inspect samples of a shard that was just indexed.
 
         Args:
-            storage: The folder of the shard.
-            shard: The shard.
-            index: Its index.
             head: Its first bytes, as far as the scan has fetched them.
         """
         contents = Contents()

@@ -51,9 +51,6 @@ def expand_pattern(pattern: str, *, limit: int = MAX_NAMES) -> list[str]:
         pattern: Ranges (``{00..12}``, ``{0..9..3}``, ``{a..c}``) and lists (``{train,val}``), also nested.
         limit: Maximum number of names. They are counted before the first is built.
 
-    Raises:
-        ConfigError: The pattern has an unbalanced brace, more than ``limit`` names, or braces nested over 32 deep.
-
     >>> expand_pattern("s_{08..10}.tar")
     ['s_08.tar', 's_09.tar', 's_10.tar']
     >>> expand_pattern(r"a\{b\}.tar")
@@ -80,9 +77,6 @@ def count_names(pattern: str) -> int:
     ``islice`` cannot limit the memory of ``braceexpand``: it passes the content of each outermost pair of braces to
     ``itertools.product``, which lists all of it before the first name. ``{0..999999999999}`` fills the memory that way,
     and so does ``{{0..999}{0..999}{0..999}}``. Deep nesting exceeds its recursion limit.
-
-    Raises:
-        ConfigError: As for :func:`expand_pattern`, except for the number of names.
 
     >>> count_names("{a,b{0..9}}_{000000..999999}.tar")
     11000000
@@ -208,9 +202,6 @@ class ShardFinder:
     """Finds the shards that a pattern matches, without trying each alternative on each shard.
 
     The literal start of an alternative selects its candidates in the sorted names.
-
-    Args:
-        shards: Names of all shards.
     """
 
     def __init__(self, shards: Iterable[str]) -> None:
@@ -223,7 +214,6 @@ class ShardFinder:
             pattern: A regex, or a glob after the prefix ``glob:``. Braces are expanded in both.
 
         Raises:
-            ConfigError: The braces cannot be expanded.
             re.error, OverflowError, RecursionError: The pattern is not a valid regex.
         """
         compile_pattern: Callable[[str], re.Pattern[str]]

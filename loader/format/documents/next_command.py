@@ -47,14 +47,10 @@ def split_hint(path: str) -> str:
 
 
 class ImportWay(NamedTuple):
-    """A way to import a path. As text, it is a hint: ``for the files alone, run: energon import …``.
+    """A way to import a path. As text, it is a hint: ``for the files alone, run: energon import …``."""
 
-    Attributes:
-        taken: What it takes, where there are several kinds of data; without words, what to do instead.
-        words: The command line after ``energon``, which works as it stands in a script; empty if there is none.
-    """
-
-    taken: str = ""
+    taken: str = ""  # what it takes, where there are several kinds of data; without words, what to do instead
+    # the command line after ``energon``, which works as it stands in a script; empty if there is none
     words: Sequence[str] = ()
 
     def __str__(self) -> str:
@@ -66,10 +62,7 @@ def import_way(path: str, *options: str, sources: Sequence[str] = (), taken: str
     """Return the command line that imports a file or folder of this machine to a new folder next to it.
 
     Args:
-        path: The file or folder.
-        options: Options of the import.
         sources: Files in the folder to import instead.
-        taken: What they are, in words.
     """
     return ImportWay(taken, ["import", *map(_as_argument, sources or [path]), new_folder_for(path), *options, "--yes"])
 

@@ -33,30 +33,25 @@ class LoadRequest:
     """Description of the data to load.
 
     The caller creates it; each level of a metadataset extends it with :func:`dataclasses.replace`.
-
-    Attributes:
-        ref: A prepared dataset's folder, a file of samples or a metadataset; paths are absolute, or URLs.
-        split_part: Part of the split: ``"train"``, ``"val"`` … or :data:`ALL_PARTS`.
-        subflavors: Labels of all samples; they win over the labels in ``dataset.yaml``.
-        epochs_together: ``shuffle_over_epochs_multiplier``.
-        filter: Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
-        subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
-        aux: Name of an auxiliary store → the dataset, or ``filesystem://`` and a folder of files.
-        sample_type: Expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``.
-        options: Other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
-            ``sample_loader``, ``part_filter``, and those of the user's dataset class that the file names.
-        key_format: Form of ``__key__``; None takes the form of ``dataset.yaml`` or of the environment.
     """
 
-    ref: DatasetRef
-    split_part: str = "train"
+    ref: DatasetRef  # a prepared dataset's folder, a file of samples or a metadataset; paths are absolute, or URLs
+    split_part: str = "train"  # part of the split: ``"train"``, ``"val"`` … or :data:`ALL_PARTS`
+    # labels of all samples; they win over the labels in ``dataset.yaml``
     subflavors: Mapping[str, Any] = field(default_factory=dict)
-    epochs_together: int | None = 1
+    epochs_together: int | None = 1  # ``shuffle_over_epochs_multiplier``
+    # Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
     filter: str | None = None
+    # ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`
     subset: tuple[SubsetRange, ...] = ()
+    # name of an auxiliary store → the dataset, or ``filesystem://`` and a folder of files
     aux: Mapping[str, DatasetRef] = field(default_factory=dict)
+    # expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``
     sample_type: type[Any] | None = None
+    # other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
+    # ``sample_loader``, ``part_filter``, and those of the user's dataset class that the file names
     options: Mapping[str, Any] = field(default_factory=dict)
+    # form of ``__key__``; None takes the form of ``dataset.yaml`` or of the environment
     key_format: KeyFormat | None = None
 
     @classmethod
@@ -80,12 +75,8 @@ def given_ref(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
     """Return the reference of a path as a caller gives it, with the absolute path of the folder of documents.
 
     Args:
-        path: Path of the dataset.
         folder: Folder to use instead of ``.nv-meta``, relative to the working directory; None without one.
         choices: The other attributes of the reference.
-
-    Raises:
-        ConfigError: The path leads to a single file or a metadataset.
     """
     ref = DatasetRef(os.fspath(path), **choices)
     if folder is None:
@@ -105,13 +96,6 @@ def given_ref(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
 def checked_key_format(value: object, *, source: str) -> KeyFormat:
     """Return the value if it is a key format.
 
-    Args:
-        value: The value.
-        source: Where it is from, for the message.
-
-    Raises:
-        ConfigError: It is none.
-
     >>> checked_key_format("key", source="key_format")
     'key'
     """
@@ -126,9 +110,6 @@ def resolve_key_format(argument: KeyFormat | None, of_dataset: KeyFormat | None)
     """Return the form of keys from the argument, ``dataset.yaml`` or ``ENERGON_KEY_FORMAT``, in this order.
 
     Without any of them keys have the form ``"shard/key"``.
-
-    Raises:
-        ConfigError: ``ENERGON_KEY_FORMAT`` is needed, and is no key format.
     """
     found = argument or of_dataset
     if found is not None:
@@ -141,19 +122,12 @@ Format = Literal["metadataset", "jsonl", "binidx", "parquet", "folder"]
 
 
 class Provider(NamedTuple):
-    """A format, and the file names that it has.
+    """A format, and the file names that it has."""
 
-    Attributes:
-        format: Name of the format.
-        priority: Providers of lower numbers are asked first.
-        suffixes: Endings of the path; empty for all paths.
-        title: The file in a sentence: "a JSONL file".
-    """
-
-    format: Format
-    priority: int
-    suffixes: tuple[str, ...]
-    title: str
+    format: Format  # name of the format
+    priority: int  # providers of lower numbers are asked first
+    suffixes: tuple[str, ...]  # endings of the path; empty for all paths
+    title: str  # the file in a sentence: "a JSONL file"
 
 
 PROVIDERS: Final = (

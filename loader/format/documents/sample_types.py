@@ -172,12 +172,6 @@ _BY_LOWER_NAME = {name.lower(): spec for spec in _TYPES for name in _names_of(sp
 def sample_type_of_name(name: str) -> SampleTypeSpec:
     """Find a sample type by its class (``CaptioningSample``), dataset class (``CaptioningWebdataset``) or short name.
 
-    Args:
-        name: One of the three names, in any case.
-
-    Raises:
-        ConfigError: No sample type has this name; the message has the most similar names.
-
     >>> sample_type_of_name("CaptioningWebdataset").name
     'CaptioningSample'
     >>> sample_type_of_name("crude").crude

@@ -141,8 +141,6 @@ def read_value_name(text: str, position: int, *, has_traits: bool = True) -> tup
     """Parse a name inside a text; return it and the position after it.
 
     Args:
-        text: The text.
-        position: Where the name begins.
         has_traits: Measured values have names, too; otherwise ``seg.width`` is a part.
 
     Raises:
@@ -221,8 +219,6 @@ def values_meant(text: str, parts: Collection[str], *, are_records: bool = False
     name of a trait or key alone: ``width``, ``label``.
 
     Args:
-        text: The name.
-        parts: Names of the dataset's parts.
         are_records: The parts are the columns of rows, whose values may be of any type.
 
     Raises:

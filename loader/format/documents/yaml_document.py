@@ -81,16 +81,10 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
     """Parse a YAML (or JSON) document into dicts, lists and scalars.
 
     Args:
-        text: Document to parse.
-        file: Name of the document, for messages.
         last_wins: Keys that may be repeated; the last value is used, with a warning.
 
     Returns:
         The value; None for an empty document.
-
-    Raises:
-        ConfigError: The text is not valid YAML, or is refused as described above; with line and column. More values
-            than a 256th of :func:`~loader.storage.max_document_bytes` are too many.
 
     Warns:
         UserWarning: A key of ``last_wins`` is repeated.

@@ -109,11 +109,7 @@ def _open(
 
 
 def _as_numbers(indexes: Iterable[int] | npt.NDArray[Any], files: FilterFiles) -> IntArray:
-    """Return ascending numbers; they are copied only if they are not.
-
-    Raises:
-        ConfigError: They are not distinct integers.
-    """
+    """Return ascending numbers; they are copied only if they are not."""
     found = indexes if isinstance(indexes, np.ndarray) else np.array(list(indexes))
     if not len(found):
         return np.empty(0, np.int64)

@@ -37,17 +37,11 @@ def filter_names(storage: Storage) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FilterFiles:
-    """The files of one filter.
+    """The files of one filter."""
 
-    Attributes:
-        storage: The dataset, or the folder of the single file.
-        name: Name of the filter.
-        prefix: Names of both files without their extensions.
-    """
-
-    storage: Storage
-    name: str
-    prefix: str
+    storage: Storage  # the dataset, or the folder of the single file
+    name: str  # name of the filter
+    prefix: str  # names of both files without their extensions
 
     @classmethod
     def of_dataset(cls, storage: Storage, name: str) -> FilterFiles:
@@ -74,9 +68,6 @@ class FilterFiles:
         Args:
             counts: Kept samples of each shard, in the order of the shards.
             numbers: The kept samples, in pieces.
-
-        Raises:
-            StorageError: A file cannot be written.
         """
         with self.storage.create(f"{self.prefix}.idx") as file:
             for some in numbers:
@@ -86,11 +77,7 @@ class FilterFiles:
             file.write(json.dumps(record, indent=2).encode("ascii"))
 
     def read_counts(self) -> dict[str, int]:
-        """Read the number of kept samples of each shard.
-
-        Raises:
-            FormatError: The file has something else, or another version.
-        """
+        """Read the number of kept samples of each shard."""
         file = f"{self.prefix}.json"
         try:
             record = json.loads(read_document(self.storage, file))

@@ -55,7 +55,6 @@ def prefetch_documents(storage: Storage, names: Sequence[str]) -> None:
     """Announce the documents of a listed dataset that are read first, so that remote documents arrive together.
 
     Args:
-        storage: The dataset.
         names: Names of further documents in ``.nv-meta``.
     """
     if not storage.checks_versions:
@@ -71,7 +70,6 @@ def current_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetInde
     index still exists then, and is the one that fits ``.info.json``.
 
     Args:
-        storage: Store of the dataset.
         shard_counts: Shards and sample counts of ``.info.json``.
 
     Returns:
@@ -104,11 +102,7 @@ def _fits(index: DatasetIndex, shard_counts: dict[str, int]) -> bool:
 
 
 class PreviousIndex:
-    """The current index while a new one is built.
-
-    Args:
-        storage: Store of the dataset.
-    """
+    """The current index while a new one is built."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -148,13 +142,7 @@ class PreviousIndex:
 
 
 def shard_index_with_offsets(storage: Storage, index: DatasetIndex, entry: ShardEntry) -> ShardIndex:
-    """Return the index of a shard from its dataset's index; without sample offsets if nothing valid has them.
-
-    Args:
-        storage: Store of the dataset.
-        index: An index of it.
-        entry: A shard of the index.
-    """
+    """Return the index of a shard from its dataset's index; without sample offsets if nothing valid has them."""
     found = index.shard_index(entry)
     if len(found.sample_offsets):
         return found
@@ -184,10 +172,6 @@ class KeptRows:
     """The rows of the current index that are valid in the next one, too.
 
     They are copied unchanged: no key is hashed again, and nothing is sorted.
-
-    Args:
-        storage: Store of the dataset.
-        index: The current index.
     """
 
     def __init__(self, storage: Storage, index: DatasetIndex) -> None:
@@ -195,11 +179,7 @@ class KeptRows:
         self._path = storage.path(f"{INDEX_FOLDER}/{index.uuid}")
 
     def of_shard(self, entry: ShardEntry) -> ShardRows:
-        """Return the rows of a shard.
-
-        Raises:
-            FormatError: The columns contradict each other.
-        """
+        """Return the rows of a shard."""
         index, names = self._index, self._index.part_names
         samples = slice(entry.first_sample, entry.first_sample + entry.samples)
         part_ends, parts = self._counted_from_zero(index.part_ends, samples)
@@ -231,9 +211,6 @@ class KeptRows:
 
         Yields:
             Pieces of hashes and their samples, numbered as in the new index.
-
-        Raises:
-            FormatError: The key table is not sorted, or does not have every sample once.
         """
         index = self._index
         starts, shifts = self._ranges(first_samples)

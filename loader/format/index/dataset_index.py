@@ -106,11 +106,7 @@ class DatasetIndex(SampleIndex):
                 return
 
     def _map(self, name: str, rows: int) -> npt.NDArray[Any]:
-        """Map a column.
-
-        Raises:
-            FormatError: It is missing, cut, or has another number of rows.
-        """
+        """Map a column."""
         if name in ROW_COLUMNS:
             _ = self._prefetched
         column = map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])

@@ -38,15 +38,10 @@ class ScanPlace(NamedTuple):
 
 
 class ScanFolders(NamedTuple):
-    """The folders of the scans of a prepare in parts; a part has its own, so that it need not read those of others.
+    """The folders of the scans of a prepare in parts; a part has its own, so that it need not read those of others."""
 
-    Attributes:
-        division: Name of the folder of all parts of one division of the shards.
-        own: Name of the folder of a part in it.
-    """
-
-    division: str
-    own: str
+    division: str  # name of the folder of all parts of one division of the shards
+    own: str  # name of the folder of a part in it
 
     @property
     def folder(self) -> str:
@@ -62,7 +57,6 @@ class Journal:
     """The scans of shards on disk.
 
     Args:
-        storage: The dataset.
         part: Skip the scans of the other parts; None reads all.
     """
 
@@ -148,9 +142,7 @@ def save_scans(
     A power cut may damage the file; :meth:`Journal.load` then ignores the damaged scans.
 
     Args:
-        storage: The dataset.
         scans: Pairs (shard, its index); not empty.
-        part: The part of the prepare.
 
     Returns:
         The place of each scan, for :meth:`Journal.add`.
@@ -180,8 +172,6 @@ def download_scans(storage: Storage, work: Storage, part: ScanFolders | None = N
     """Download the scans of an interrupted prepare to a folder of this machine, a request a file.
 
     Args:
-        storage: The dataset.
-        work: The folder.
         part: Skip the scans of the other parts; None downloads all.
     """
     with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:

@@ -107,8 +107,6 @@ class RunWriter:
     """Collects the hashes of shards in few long runs, because a merge reads a piece of every run for every range.
 
     Args:
-        hashes: Column for the hashes of the runs.
-        samples: Column for the samples of the hashes.
         rows_at_once: Smallest number of rows of a run, except for the last one.
     """
 

@@ -155,13 +155,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampleIndex(ABC):
-    """The index of a dataset. Samples are numbered from 0 over all shards, in the order of ``.info.json``.
-
-    Args:
-        uuid: Name of the index.
-        layout: The shards and part names.
-        path: Path of the index, for messages.
-    """
+    """The index of a dataset. Samples are numbered from 0 over all shards, in the order of ``.info.json``."""
 
     def __init__(self, uuid: str, layout: Layout, *, path: str) -> None:
         self.uuid = uuid
@@ -258,11 +252,7 @@ def read_part_sets(storage: Storage, folder: str, *, samples: int) -> PartSets |
 
 
 def decode_layout(data: bytes, *, file: str) -> Layout:
-    """Decode a layout.
-
-    Raises:
-        FormatError: It is not a layout, or has another version.
-    """
+    """Decode a layout."""
     try:
         # Faults are reported below, by the parser that accepts all names.
         with suppress(msgspec.DecodeError, RecursionError):

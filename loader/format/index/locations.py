@@ -36,9 +36,6 @@ def locate_together(groups: Sequence[tuple[SampleLocator, IntArray]]) -> SampleL
 
     It takes a third of the time that the locators take one by one.
 
-    Args:
-        groups: Locators, each with the numbers of its samples.
-
     Returns:
         None if some samples do not have one part, which is wanted, if their keys are of several lengths, or if the
         index has a fault: then the locators have to be called, which name it.
@@ -110,28 +107,19 @@ class SampleLocations:
     """The byte ranges of the wanted parts of n samples.
 
     Keys and names are lists. Columns of integers are arrays for many samples and lists for few, without conversions.
-
-    Attributes:
-        sample: Numbers of the samples in the index.
-        key: Bare keys of the samples.
-        shard: Number of each sample's shard.
-        start: Byte offset in the shard of the first wanted part.
-        size_bytes: Bytes from there to the end of the last wanted part; -1 if the parts are too far apart for one read.
-        first_part: For each sample its first row in the lists below, and the end; a range if each sample has one part.
-        part_name: Name of each part, in the order in the shard.
-        part_start: Start of each part, relative to its sample's ``start``.
-        part_stop: End of each part, relative to its sample's ``start``.
     """
 
-    sample: Column = field(default_factory=list)
-    key: list[str] = field(default_factory=list)
-    shard: Column = field(default_factory=list)
-    start: Column = field(default_factory=list)
+    sample: Column = field(default_factory=list)  # numbers of the samples in the index
+    key: list[str] = field(default_factory=list)  # bare keys of the samples
+    shard: Column = field(default_factory=list)  # number of each sample's shard
+    start: Column = field(default_factory=list)  # byte offset in the shard of the first wanted part
+    # bytes from there to the end of the last wanted part; -1 if the parts are too far apart for one read
     size_bytes: Column = field(default_factory=list)
+    # for each sample its first row in the lists below, and the end; a range if each sample has one part
     first_part: Column = field(default_factory=lambda: [0])
-    part_name: list[str] = field(default_factory=list)
-    part_start: Column = field(default_factory=list)
-    part_stop: Column = field(default_factory=list)
+    part_name: list[str] = field(default_factory=list)  # name of each part, in the order in the shard
+    part_start: Column = field(default_factory=list)  # start of each part, relative to its sample's ``start``
+    part_stop: Column = field(default_factory=list)  # end of each part, relative to its sample's ``start``
 
     def is_one_part_each(self) -> bool:
         """Return True if each sample has one wanted part."""
@@ -149,11 +137,7 @@ class SampleLocations:
 
 
 class IndexColumns:
-    """The columns of an index as plain arrays of signed integers: memory maps take several times as long to index.
-
-    Args:
-        index: The index.
-    """
+    """The columns of an index as plain arrays of signed integers: memory maps take several times as long to index."""
 
     def __init__(self, index: DatasetIndex) -> None:
         self.part_ends, self.key_ends = (
@@ -168,12 +152,9 @@ class SampleLocator:
     """Locates samples in an index.
 
     Args:
-        index: The index.
         parts: Names of the wanted parts; None for all.
 
     Attributes:
-        shard_starts: For each shard, the number of its first sample.
-        shard_sizes: For each shard, its bytes.
         wanted_names: For each number of a part's name, the name; None if it is not wanted.
     """
 
@@ -198,9 +179,6 @@ class SampleLocator:
         Args:
             samples: Shape (n,), each in ``[0, len(index))``.
             found: Locations to append to and return; None for new ones.
-
-        Raises:
-            FormatError: The columns name an unknown part, or a byte range outside of the shard.
         """
         if len(samples) < _MIN_VECTORISED:
             found = SampleLocations() if found is None else found
@@ -280,14 +258,7 @@ class SampleLocator:
 
     @staticmethod
     def _spans(start: IntArray, stop: IntArray, counts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the start of each sample's parts, and the bytes up to their end; -1 if the parts are far apart.
-
-        Args:
-            start: Start of each part.
-            stop: End of each part.
-            counts: Number of parts of each sample.
-            ends: End of each sample's rows of parts.
-        """
+        """Return the start of each sample's parts, and the bytes up to their end; -1 if the parts are far apart."""
         low, high, payload = (np.zeros(len(counts), np.int64) for _ in range(3))
         some = np.flatnonzero(counts)
         if len(some):

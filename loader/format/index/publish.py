@@ -81,12 +81,7 @@ def _in_threads(tasks: Sequence[Callable[[], object]]) -> None:
 
 
 class ObjectCommit:
-    """The commit of a prepare to an object store. Create it before the prepare reads anything.
-
-    Args:
-        storage: The dataset.
-        work: The local folder with the staged files.
-    """
+    """The commit of a prepare to an object store. Create it before the prepare reads anything."""
 
     def __init__(self, storage: RemoteStorage, work: LocalStorage) -> None:
         self._storage = storage
@@ -115,9 +110,6 @@ class ObjectCommit:
             renames: Pairs (staged file or folder, final name), in order; the last one is ``.info.json``.
             removals: Files and folders that the new state does not need.
             check: Called while the files are stored, before the commit; what it raises prevents the commit.
-
-        Raises:
-            StorageError: Another prepare has committed since this one began; or a file cannot be stored.
         """
         self._info = info = self._work.read(renames[-1][0])
         identity = str(uuid.UUID(int=marked_index(info) or 0))
@@ -214,7 +206,6 @@ def stage_files(storage: Storage, files: Mapping[str, bytes]) -> list[tuple[str,
     """Write small files to the staging folder, and return the renames that publish them, in the same order.
 
     Args:
-        storage: Store of the dataset.
         files: Name → content.
     """
     renames = []
@@ -230,7 +221,6 @@ def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Se
     """Apply removals and then renames as one step, which a kill cannot divide.
 
     Args:
-        storage: Store of the dataset.
         renames: Pairs (old name, new name), in order; the last one makes the commit visible.
         removals: Files that the new state does not need.
     """

@@ -33,11 +33,6 @@ _MAX_REQUESTS_PER_S = 5500  # to a prefix of S3
 class RemoteIndexer:
     """Indexes shards, each in a thread of its own.
 
-    Args:
-        storage: The dataset.
-        mode: How shards are scanned.
-        at_once: Number of shards at a time.
-
     Attributes:
         heads: Shard → its first bytes, as the scan has fetched them.
     """
@@ -58,12 +53,7 @@ class RemoteIndexer:
         self._is_stopped = True
 
     def index(self, shard: FileInfo) -> ShardIndex:
-        """Index one shard; each answer is checked for the size and version of the shard.
-
-        Raises:
-            FormatError: The shard has changed, or is damaged.
-            StorageError: It cannot be read.
-        """
+        """Index one shard; each answer is checked for the size and version of the shard."""
         steps = shard_requests(TarScan(shard.size_bytes, self._storage.path(shard.name), is_far=True))
         try:
             with closing(_Stream(self._storage, shard, self._buffered)) as stream:
@@ -105,8 +95,6 @@ class _Stream(ClosesOnExit):
     """A shard that is read from front to back, ahead of its reader.
 
     Args:
-        storage: The dataset.
-        shard: The shard.
         budget: Bounds the bytes of all streams that are fetched and not yet dropped.
     """
 

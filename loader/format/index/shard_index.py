@@ -85,15 +85,9 @@ def index_shard(
     """Index one tar file by its headers.
 
     Args:
-        storage: The folder of the file.
-        name: Name of the file.
         max_samples: End the scan after some thousand headers if more samples than this were found, the last of which
             may then lack parts; None scans the whole file.
         info: Size and version of the file, if they are known.
-
-    Raises:
-        FormatError: The file is truncated, damaged or not a tar file; with the byte offset.
-        StorageError: The file cannot be read.
     """
     with storage.open(name, info) as file:
         indexing = shard_requests(TarScan(file.size_bytes, storage.path(name)), max_samples=max_samples)
@@ -112,9 +106,6 @@ def shard_requests(scan: TarScan, *, max_samples: int | None = None) -> Generato
     Args:
         scan: The scan of the file, not yet begun.
         max_samples: As for :func:`index_shard`.
-
-    Raises:
-        FormatError: As for :func:`index_shard`.
     """
     collected = _Columns()
     requests = scan.requests()
@@ -136,7 +127,6 @@ def index_members(batches: list[MemberBatch], end_offset: int) -> ShardIndex:
 
     Args:
         batches: The members in order of offset.
-        end_offset: Offset of the end of the last member.
     """
     collected = _Columns()
     collected.take(batches)
@@ -350,13 +340,8 @@ def decode_shard_index(
     """Decode an index that :func:`encode_shard_index` encoded.
 
     Args:
-        data: The bytes.
-        name: Name of their file, for messages.
         shard_size: Size of the shard in bytes, the limit of its offsets.
         is_trusted: Skip the check of the numbers: this run has encoded the index.
-
-    Raises:
-        FormatError: The bytes are damaged, or not the index of any possible shard.
     """
     try:
         line, _, rest = data.partition(b"\n")

@@ -38,10 +38,6 @@ class _Headers:
 def index_small_shards(storage: Storage, shards: Sequence[FileInfo]) -> list[ShardIndex | None]:
     """Index the shards that are small and in the simplest form.
 
-    Args:
-        storage: The folder of the shards.
-        shards: Shards of any size.
-
     Returns:
         For each shard its index, or None: :func:`.shard_index.index_shard` has to index it.
     """

@@ -64,9 +64,6 @@ class IndexWriter:
     :meth:`finish`.
 
     Args:
-        storage: Store of the dataset.
-        folder: Name of the folder.
-        kept: Rows of the previous index, for :meth:`keep`.
         durable: Wait until the disk has each file; False if the caller does.
     """
 
@@ -127,11 +124,7 @@ class IndexWriter:
         self._append(entry, rows)
 
     def keep(self, entry: ShardEntry) -> None:
-        """Append one shard with the rows of the previous index.
-
-        Raises:
-            FormatError: The columns of the previous index contradict each other.
-        """
+        """Append one shard with the rows of the previous index."""
         if self._kept is None:
             raise LookupError(entry.name)
         rows = self._kept.of_shard(entry)

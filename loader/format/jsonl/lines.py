@@ -38,11 +38,6 @@ def scan_lines(
 
     Args:
         file: File to read once from start to end.
-        path: Path of the file, for messages.
-        progress: Called with the number of bytes read so far.
-
-    Raises:
-        FormatError: A line is not one JSON object, or not UTF-8; with the number and offset of the line.
     """
     for block in line_blocks(file, path):
         block.check_encoding()
@@ -58,10 +53,6 @@ def line_blocks(file: ReadableFile, path: str) -> Iterator[LineBlock]:
 
     Args:
         file: File to read once from start to end.
-        path: Path of the file, for messages.
-
-    Raises:
-        FormatError: The file became shorter, or a very long first line does not begin like an object.
     """
     pending: list[bytes] = []  # pieces of a line that continues in the next chunk
     offset = begin = lines = 0
@@ -102,19 +93,12 @@ def _ends_of_line(data: bytes) -> bytes:
 
 
 class ExaminedLine(NamedTuple):
-    """A line that is not blank.
+    """A line that is not blank."""
 
-    Attributes:
-        number: Number of the line in the file, from 1.
-        offset: Byte offset of the line in the file.
-        fault: Reason why the line is not one JSON object; None if it is.
-        is_utf8: True if the line is UTF-8.
-    """
-
-    number: int
-    offset: int
-    fault: str | None
-    is_utf8: bool
+    number: int  # number of the line in the file, from 1
+    offset: int  # byte offset of the line in the file
+    fault: str | None  # reason why the line is not one JSON object; None if it is
+    is_utf8: bool  # true if the line is UTF-8
 
 
 class LineBlock:
@@ -122,14 +106,9 @@ class LineBlock:
 
     Args:
         data: Bytes of the lines. Only the last line of a file may lack its line break.
-        offset: Byte offset of the lines in the file.
-        lines_before: Number of lines before them.
-        path: Path of the file.
         stop: Offset of the end of a line of which the data is only the first and last bytes.
 
     Attributes:
-        offset: Offset of the lines in the file.
-        stop: Offset of their end.
         is_cut: True for one line, of which only the ends are known.
     """
 

@@ -81,12 +81,7 @@ def open_av(data: bytes | BinaryIO) -> Iterator[InputContainer]:
 
 
 def media_error(head: bytes, error: OSError) -> ValueError:
-    """Build the error for bytes that FFmpeg cannot read.
-
-    Args:
-        head: First bytes of the file.
-        error: Error of PyAV.
-    """
+    """Build the error for bytes that FFmpeg cannot read."""
     found = f"it starts with {head[:16]!r}" if head else "it is empty"
     reason = error.strerror or type(error).__name__
     return ValueError(f"not audio or video that can be read ({found}; FFmpeg: {reason})")
@@ -141,10 +136,6 @@ def packet_time(container: InputContainer, packet: Packet[Any]) -> int | None:
 
     FFmpeg numbers the frames of an AVI file as they are decoded, and guesses their display times. The decoding times of
     all frames, sorted, are their display times.
-
-    Args:
-        container: Open file.
-        packet: Packet of that file.
     """
     return packet.dts if container.format.name == "avi" else packet.pts
 

@@ -38,27 +38,17 @@ _MAX_SHORTFALL_S = Fraction(1, 4)  # of MP3, whose header counts frames, and who
 
 @dataclass(slots=True)
 class DecodedStream:
-    """The frames or samples that a stream decodes to, and its faults.
+    """The frames or samples that a stream decodes to, and its faults."""
 
-    Attributes:
-        count: Number of frames of a video, or of samples per channel.
-        packets: Number of packets that were read.
-        start: Time of the first frame of a video, in seconds of the file's clock; None if frames have no times.
-        end: End of the last one.
-        fault: Reason of the first packet that does not decode.
-        faults: Number of packets that do not decode.
-        tail_faults: Number of them after the last frame that decodes.
-        last: The last packet of sound.
-    """
-
-    count: int = 0
-    packets: int = 0
+    count: int = 0  # number of frames of a video, or of samples per channel
+    packets: int = 0  # number of packets that were read
+    # time of the first frame of a video, in seconds of the file's clock; None if frames have no times
     start: Fraction | None = None
-    end: Fraction | None = None
-    fault: str | None = None
-    faults: int = 0
-    tail_faults: int = 0
-    last: bytes = b""
+    end: Fraction | None = None  # end of the last one
+    fault: str | None = None  # reason of the first packet that does not decode
+    faults: int = 0  # number of packets that do not decode
+    tail_faults: int = 0  # number of them after the last frame that decodes
+    last: bytes = b""  # the last packet of sound
 
     def add_fault(self, reason: str) -> None:
         """Count a packet that does not decode."""
@@ -85,10 +75,6 @@ class DecodedStream:
 
 def decode_streams(container: InputContainer, streams: Iterable[VideoStream | AudioStream]) -> dict[int, DecodedStream]:
     """Decode streams to their ends; packets that do not decode are counted and skipped.
-
-    Args:
-        container: Open file at its start.
-        streams: Streams of that file.
 
     Returns:
         What came out, by index of the stream.
@@ -176,12 +162,7 @@ def _is_unset_size(size_bytes: int) -> bool:
 
 
 def cut_fault(data: bytes, format_name: str) -> str | None:
-    """Return one line if a file ends too early, else None.
-
-    Args:
-        data: The file.
-        format_name: FFmpeg's name of its format.
-    """
+    """Return one line if a file ends too early, else None."""
     check = _CHECKS.get(format_name.partition(",")[0])
     end = None if check is None else check(data)
     if end is None or end <= len(data):

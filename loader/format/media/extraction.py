@@ -40,8 +40,6 @@ class FileRegion(FileStream):
 
     Args:
         file: Open file. It stays open when the region is closed.
-        offset: First byte of the region.
-        size_bytes: Length of the region.
     """
 
     def __init__(self, file: ReadableFile, offset: int, size_bytes: int) -> None:
@@ -89,8 +87,6 @@ def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter)
     """Read the metadata of a part or file that :func:`may_be_media` accepted.
 
     Args:
-        region: Bytes of the part or file.
-        entry_key: Name of the part or file.
         media_filter: The filter that selected it. Strategy ``"HEADER"`` finds the media type by the header,
             ``"EXTENSION"`` by the name, and ``"GLOB"`` by the name or else by the header.
 
@@ -99,8 +95,6 @@ def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter)
 
     Raises:
         BrokenMedia: The file should be media and cannot be read as media.
-        ConfigError: PyAV is required and not installed.
-        StorageError: The file cannot be read.
     """
     head = region.read(HEADER_BYTES)
     media_type = _media_type(head, entry_key, media_filter)
@@ -205,11 +199,7 @@ def _av(region: FileRegion, *, exact: bool) -> AVMetadata:
 
 
 def usual_jpeg(head: bytes) -> ImageMetadata | None:
-    """Return the metadata of a JPEG file; None if it is damaged, unusual, or has a longer header, and Pillow decides.
-
-    Args:
-        head: The first bytes of the file.
-    """
+    """Return the metadata of a JPEG file; None if Pillow decides: it is damaged, unusual, or has a longer header."""
     found = None
     at = 2
     while at + 4 <= len(head):

@@ -39,9 +39,6 @@ def pixel_limit(given: int | None = None) -> int:
     """Return the most pixels of a picture that is decoded: those given, of ``ENERGON_MAX_PIXELS``, or Pillow's limit.
 
     Pillow refuses twice the pixels of ``PIL.Image.MAX_IMAGE_PIXELS``, 178,956,970 unless a program changes it.
-
-    Raises:
-        ConfigError: The variable is no number.
     """
     if given is not None:
         return given
@@ -65,7 +62,6 @@ def open_picture(
     """Open a picture, whose header is read; the pixels are decoded on first access.
 
     Args:
-        file: A file that can seek, at its start.
         formats: Pillow's names of the formats that may be tried, besides formats of plugins; None for all.
         max_pixels: Most pixels of the picture; None for :func:`pixel_limit`.
 

@@ -36,10 +36,6 @@ def is_cut(container: InputContainer, packet: Packet[Any]) -> bool:
 def shown_packets(container: InputContainer, *streams: VideoStream | AudioStream) -> Iterator[tuple[Packet[Any], int]]:
     """Read the packets of streams that are whole and not cut off by an edit list.
 
-    Args:
-        container: Open file.
-        streams: Streams of that file.
-
     Yields:
         A packet, and the number of frames that it shows, at least 1; for audio 1.
     """

@@ -45,11 +45,7 @@ class MediaTables:
 
     Args:
         path: Path of the file, with or without other tables; it is created if it does not exist.
-        media_filter: The filter that selects the entries.
         keep: Keep the rows of the file, if it has any.
-
-    Raises:
-        StorageError: The disk is full, or the file cannot be written.
     """
 
     def __init__(self, path: Path, media_filter: MediaFilter, *, keep: bool = False) -> None:
@@ -175,17 +171,11 @@ def entry_keys_of_shards(database: sqlite3.Connection, tar_file_ids: Iterable[in
 
 @dataclass(slots=True)
 class MediaRows:
-    """Rows and broken files of one chunk.
+    """Rows and broken files of one chunk."""
 
-    Attributes:
-        rows: Rows of the media tables.
-        broken: Number of parts or files that should be media and cannot be read.
-        reasons: Name and reason of the first few broken ones.
-    """
-
-    rows: list[MediaRow]
-    broken: int
-    reasons: list[str]
+    rows: list[MediaRow]  # rows of the media tables
+    broken: int  # number of parts or files that should be media and cannot be read
+    reasons: list[str]  # name and reason of the first few broken ones
 
     def extract(self, region: FileRegion, entry_key: str, media_filter: MediaFilter) -> None:
         """Read one part or file, and add its row if it is media."""
@@ -219,21 +209,13 @@ class MediaChunk(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaReport:
-    """Result of collecting media metadata.
+    """Result of collecting media metadata."""
 
-    Attributes:
-        media_filter: The filter that selected the parts or files.
-        entries: Number of parts or files with metadata.
-        collected: Number of files that were read now; the others had not changed.
-        broken: Number of parts or files that should be media and cannot be read.
-        warnings: Warnings about the broken ones, and about others that were skipped.
-    """
-
-    media_filter: MediaFilter
-    entries: int
-    collected: int
-    broken: int
-    warnings: tuple[str, ...]
+    media_filter: MediaFilter  # the filter that selected the parts or files
+    entries: int  # number of parts or files with metadata
+    collected: int  # number of files that were read now; the others had not changed
+    broken: int  # number of parts or files that should be media and cannot be read
+    warnings: tuple[str, ...]  # warnings about the broken ones, and about others that were skipped
 
 
 MediaProgress = Callable[[int, int], None]
@@ -251,11 +233,8 @@ def fill_media_tables(
     """Read chunks in worker processes, and add their rows to the tables.
 
     Args:
-        tables: Open tables.
         read_chunk: Picklable function that reads one chunk in a worker.
-        chunks: All chunks to read.
         workers: Number of worker processes; with one, everything runs in this process.
-        on_progress: Called after each chunk.
 
     Returns:
         Number of added rows, number of broken parts or files, and warnings about the broken ones.

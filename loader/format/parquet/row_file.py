@@ -21,14 +21,8 @@ from .row_groups import PartialRow, RowGroups, row_cache, serials
 class RowFile:
     """The rows of a Parquet file. Opening reads the footer.
 
-    Args:
-        storage: Folder of the file.
-        name: Name of the file in it.
-
     Raises:
-        FormatError: It is not a Parquet file, or it is truncated.
         ImportError: pyarrow is not installed.
-        StorageError: It cannot be read.
     """
 
     decodes = False
@@ -68,12 +62,7 @@ class RowFile:
                 self._expected.setdefault(group, []).append(number)
 
     def open(self) -> ReadableFile:
-        """Open the file.
-
-        Raises:
-            FormatError: Its size has changed since the dataset was opened.
-            StorageError: It is missing or cannot be read.
-        """
+        """Open the file."""
         groups = RowGroups(self.storage, self.name, self._info)
         if groups.size_bytes != self.size_bytes:
             groups.close()
@@ -86,11 +75,7 @@ class RowFile:
         return groups
 
     def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
-        """Read one row; neighbours in its row group are then in memory.
-
-        Raises:
-            FormatError: The row group is damaged.
-        """
+        """Read one row; neighbours in its row group are then in memory."""
         if not isinstance(file, RowGroups):
             raise TypeError(f"expected the file that open() returned, found {file!r}")
         ready = row_cache.take((self._serial, number))
@@ -105,11 +90,7 @@ class RowFile:
         return file.row(group, number - first)
 
     def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return the values of the row as Python objects.
-
-        Raises:
-            SampleError: Python has no such value: text that is not UTF-8, or a date after the year 9999.
-        """
+        """Return the values of the row as Python objects."""
         if isinstance(parts, PartialRow):
             name, error = next(iter(parts.errors.items()))
             raise SampleError(

@@ -103,12 +103,7 @@ class RowGroups(ClosesOnExit):
     """An open Parquet file, which returns rows from decoded row groups.
 
     Args:
-        storage: Folder of the file.
-        name: Name of the file in it.
         info: Its size and version, if they are known.
-
-    Raises:
-        FormatError: It is not a Parquet file, or it is truncated.
     """
 
     def __init__(self, storage: Storage, name: str, info: FileInfo | None = None) -> None:
@@ -162,11 +157,7 @@ class RowGroups(ClosesOnExit):
             return zlib.crc32(self._file.read_at(self.size_bytes - footer_bytes, footer_bytes))
 
     def row(self, group: int, number: int) -> dict[str, Any]:
-        """Return a row of a row group as Python objects by column.
-
-        Raises:
-            FormatError: The row group is damaged.
-        """
+        """Return a row of a row group as Python objects by column."""
         columns = row_cache.get((self.serial, group), lambda: self.decode(group))
         try:
             return {name: column[number].as_py() for name, column in columns}
@@ -174,11 +165,7 @@ class RowGroups(ClosesOnExit):
             return PartialRow(columns, number)
 
     def decode(self, group: int) -> Any:
-        """Return a row group as an Arrow table.
-
-        Raises:
-            FormatError: The row group is damaged.
-        """
+        """Return a row group as an Arrow table."""
         size_bytes = _decoded_bytes(self.metadata.row_group(group))
         if size_bytes > _MAX_GROUP_BYTES:
             raise FormatError(

@@ -29,18 +29,11 @@ DecompressProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecompressReport:
-    """The outcome of a decompression.
+    """The outcome of a decompression."""
 
-    Attributes:
-        written: Names of the ``.tar`` files that were written.
-        kept: Number of compressed shards whose ``.tar`` file existed already, with the same content.
-        removed: Number of compressed shards that were removed.
-        size_bytes: Bytes written.
-    """
-
-    written: tuple[str, ...]
-    kept: int
-    removed: int
+    written: tuple[str, ...]  # names of the ``.tar`` files that were written
+    kept: int  # number of compressed shards whose ``.tar`` file existed already, with the same content
+    removed: int  # number of compressed shards that were removed
     size_bytes: int
 
 
@@ -60,18 +53,11 @@ def decompress_shards(
     shard is then done; if the original is kept, the same time suffices.
 
     Args:
-        storage: The folder.
         exclude: Regular expression of shards to skip.
         remove_originals: Remove each compressed shard once its ``.tar`` file is on disk.
-        workers: Number of threads.
         dry_run: Only check the names, and report what would be written.
-        on_progress: Called as data is read.
 
     Raises:
-        ConfigError: ``exclude`` is not a regular expression.
-        FormatError: Shards are truncated or damaged; the message names them. The others are done.
-        StorageError: Two shards, or a shard and an existing file, have the same ``.tar`` name, the disk is full, or no
-            permission.
         ImportError: A package is missing; the message names it.
     """
     names = find_compressed(storage, exclude=exclude)
@@ -186,11 +172,7 @@ class _Decompression:
         )
 
     def _chunks(self, name: str, file: ReadableFile) -> Iterator[bytes]:
-        """Yield the decompressed data of a shard.
-
-        Raises:
-            FormatError: The data are truncated or damaged.
-        """
+        """Yield the decompressed data of a shard."""
         with closing(_decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
             while True:
                 try:

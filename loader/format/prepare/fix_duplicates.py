@@ -36,7 +36,6 @@ def repeated_keys(duplicates: DuplicateKeys, shards: Sequence[ShardEntry]) -> di
     """Return for each shard the keys that repeat a key of an earlier shard.
 
     Args:
-        duplicates: The samples of each key that several have.
         shards: All shards of the dataset, in order.
     """
     repeated: dict[str, set[str]] = {}
@@ -50,13 +49,9 @@ def repeated_keys(duplicates: DuplicateKeys, shards: Sequence[ShardEntry]) -> di
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixReport:
-    """The keys that were renamed.
+    """The keys that were renamed."""
 
-    Attributes:
-        renamed: Shard → {old key: new key}; only shards that were rewritten.
-    """
-
-    renamed: dict[str, dict[str, str]]
+    renamed: dict[str, dict[str, str]]  # shard → {old key: new key}; only shards that were rewritten
 
 
 class _Member(NamedTuple):
@@ -73,15 +68,9 @@ def fix_duplicates(storage: Storage, shards: Sequence[str], duplicates: Mapping[
     again afterwards: another shard may already have a new key by chance, which the next run renames.
 
     Args:
-        storage: The dataset.
         shards: All its shards in order; their numbers are appended to keys.
         duplicates: Shard → the keys to rename in it. Keys that the shard does not have are skipped; a shard without any
             of its keys is not touched.
-
-    Raises:
-        FormatError: A shard is damaged or changed meanwhile, or its copy differs from it. That shard and those after
-            it stay as they were.
-        StorageError: A file cannot be read or written; again these shards stay as they were.
     """
     folders = {shard.rpartition("/")[0] for shard in shards}
     _remove_copies(storage, folders)  # of a run that was killed
@@ -213,15 +202,9 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
 
     Args:
         headers: All blocks of the member from its first extension header to its contents.
-        name: The new name.
-        shard: Path of the shard, for messages.
-        offset: Offset of the headers in the shard.
 
     Returns:
         The new blocks, a multiple of 512 bytes.
-
-    Raises:
-        FormatError: An extension header is damaged.
     """
     extensions: list[tuple[bytes, list[bytes] | None]] = []  # unchanged blocks and None, or a block and its PAX records
     in_record = False

@@ -39,24 +39,15 @@ _SAMPLES_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareInputs:
-    """Everything that a prepare knows before it scans a shard.
+    """Everything that a prepare knows before it scans a shard."""
 
-    Attributes:
-        workspace: The dataset, and the folder of its staged files.
-        plan: The plan of the prepare.
-        search: The shards of the folder.
-        media: Media metadata to collect.
-        previous: The index of the prepare before.
-        journal: The scans of an interrupted prepare, and of this one.
-        reused: Entries of unchanged shards in that index, by shard number; the other shards are scanned.
-    """
-
-    workspace: Workspace
-    plan: PreparePlan
-    search: ShardSearch
-    media: ShardMedia
-    previous: PreviousIndex
-    journal: Journal
+    workspace: Workspace  # the dataset, and the folder of its staged files
+    plan: PreparePlan  # the plan of the prepare
+    search: ShardSearch  # the shards of the folder
+    media: ShardMedia  # media metadata to collect
+    previous: PreviousIndex  # the index of the prepare before
+    journal: Journal  # the scans of an interrupted prepare, and of this one
+    # entries of unchanged shards in that index, by shard number; the other shards are scanned
     reused: Mapping[int, ShardEntry]
 
     @property
@@ -110,7 +101,6 @@ def planned_files(files: Mapping[str, str], split: PlannedSplit) -> dict[str, by
 
     Args:
         files: Name in ``.nv-meta`` → text.
-        split: The split that the dataset will have.
     """
     contents = {f"{FOLDER}/{name}": text.encode() for name, text in files.items()}
     if split.text is not None:
@@ -184,7 +174,6 @@ class ShardMedia:
     """The media metadata of a dataset: none, unless this prepare or an earlier one asks for it.
 
     Args:
-        storage: The dataset.
         wanted: Filter of this prepare; None keeps the filter of an earlier one.
     """
 
@@ -214,21 +203,12 @@ class ShardMedia:
         """Fill the media tables of a staged ``index.sqlite``.
 
         Args:
-            staged: Path of the file.
             shards: All shards in order.
             journal: The scans of the shards that are not reused.
-            samples: Number of samples of each shard.
             reused: Entries of unchanged shards in the previous index, by shard number; their rows are copied.
-            previous: The previous index.
-            workers: Number of worker processes.
-            on_progress: Called after each chunk of samples.
 
         Returns:
             None if no media metadata is wanted.
-
-        Raises:
-            ConfigError: A package is missing.
-            StorageError: A shard cannot be read, or the disk is full.
         """
         if self.filter is None:
             return None

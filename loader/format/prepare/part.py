@@ -43,14 +43,6 @@ def run_part(
 
     Args:
         plan: The prepare; a part uses its path, workers, meta folder, ``scan``, ``exclude`` and ``force``.
-        part: The part to scan.
-        dry_run: Scan nothing.
-        on_progress: Called after each shard.
-
-    Raises:
-        FormatError: Shards are truncated or damaged; the message names all of them, and the others are scanned.
-        ConfigError: The dataset is being prepared in another number of parts, or has no tar shards.
-        StorageError: No shards, no permission, a full disk, or a prepare that is no part runs here.
     """
     started = time.perf_counter()
     storage = plan.ref.storage()

@@ -112,15 +112,6 @@ class RecordPrepare(RunningPrepare):
     """A prepare of a locked folder of files of numbered samples.
 
     Only files that have changed are read.
-
-    Args:
-        workspace: The dataset, and the folder of its staged files.
-        plan: The plan of the prepare.
-        search: The files.
-        how: How they are read.
-
-    Raises:
-        ConfigError: The plan has a choice that only tar shards have.
     """
 
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:

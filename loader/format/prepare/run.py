@@ -127,11 +127,7 @@ def open_prepare(
 
 
 def _beside(plan: PreparePlan) -> PreparePlan:
-    """Return a plan that writes nothing next to the shards.
-
-    Raises:
-        ConfigError: The plan requires files next to the shards.
-    """
+    """Return a plan that writes nothing next to the shards."""
     needed = {
         "compat=True": plan.compat is True,
         "fix_duplicates": plan.fix_duplicates,
@@ -148,11 +144,7 @@ def _beside(plan: PreparePlan) -> PreparePlan:
 
 
 def _at_url(plan: PreparePlan) -> PreparePlan:
-    """Return a plan for a dataset in an object store: without compat files, unless the plan requests or needs them.
-
-    Raises:
-        ConfigError: The plan requires what is done only on this machine.
-    """
+    """Return a plan for a dataset in an object store: without compat files, unless the plan requests or needs them."""
     if plan.fix_duplicates:
         raise ConfigError(
             "fix_duplicates replaces shards, which are not written in an object store",

@@ -132,27 +132,17 @@ class _Scan:
 
 @dataclass(frozen=True, slots=True)
 class _RemoteScan:
-    """Scan a group of shards into the journal; runs in a worker, which may use threads.
+    """Scan a group of shards into the journal; runs in a worker, which may use threads."""
 
-    Attributes:
-        storage: The folder of the shards.
-        work: The folder of staged files; None on another machine, which then stores scans in the dataset alone.
-        uploads: True if scans are also stored there, and not only in the folder of staged files.
-        mode: How shards are scanned.
-        stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
-        workers: Number of such workers.
-        part: The part of the prepare.
-        sampler: Inspects samples of the shards.
-    """
-
-    storage: RemoteStorage
+    storage: RemoteStorage  # the folder of the shards
+    # the folder of staged files; None on another machine, which then stores scans in the dataset alone
     work: Storage | None
-    uploads: bool
-    mode: ScanMode
-    stage_tar_idx: bool
-    workers: int
-    part: ScanFolders | None = None
-    sampler: ContentSampler | None = None
+    uploads: bool  # true if scans are also stored there, and not only in the folder of staged files
+    mode: ScanMode  # how shards are scanned
+    stage_tar_idx: bool  # also write the ``.tar.idx`` files to the staging folder
+    workers: int  # number of such workers
+    part: ScanFolders | None = None  # the part of the prepare
+    sampler: ContentSampler | None = None  # inspects samples of the shards
 
     def __call__(self, shards: _Group) -> Generator[_Progress | list[_Scanned], None, None]:
         if self.work is not None:
@@ -235,10 +225,6 @@ class ShardScans:
     """Scans that workers do while a prepare writes.
 
     Args:
-        storage: The dataset.
-        work: Where staged files wait for the commit.
-        journal: Gets the places of the scans.
-        to_scan: The shards to scan.
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
         how: How they are scanned; an executor gets tasks of up to 64 shards.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
@@ -309,12 +295,7 @@ class ShardScans:
             self._results = run_in_workers(scan, self._groups, workers=workers, is_stopped=how.is_stopped)
 
     def wait_for(self, shard: FileInfo) -> None:
-        """Wait until a shard is in the journal.
-
-        Raises:
-            EnergonError: This shard, or another one scanned meanwhile, cannot be indexed. All scans are finished first,
-                so that the error names every damaged shard.
-        """
+        """Wait until a shard is in the journal."""
         while shard.name in self._open:
             self._take_group()
         if self._errors:

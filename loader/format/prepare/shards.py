@@ -58,22 +58,15 @@ _COMPRESSIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSearch:
-    """The shards of a folder, and the tar files that cannot be shards.
+    """The shards of a folder, and the tar files that cannot be shards."""
 
-    Attributes:
-        shards: Sorted by path components, as other readers of the format number them.
-        format: Format of files of numbered samples; None for tar files.
-        compressed: Tar files without random access, whose decompressed file is no shard.
-        counts: Extension → number of files, in a folder without tar files.
-        tar_files: All visible ``.tar`` and ``.tar.idx`` files, excluded ones too.
-        account: The files of the folder; those that the user excludes are not counted.
-    """
-
-    shards: tuple[FileInfo, ...]
-    format: Format | None = None
-    compressed: tuple[str, ...]
+    shards: tuple[FileInfo, ...]  # sorted by path components, as other readers of the format number them
+    format: Format | None = None  # format of files of numbered samples; None for tar files
+    compressed: tuple[str, ...]  # tar files without random access, whose decompressed file is no shard
+    # extension → number of files, in a folder without tar files
     counts: Mapping[str, int] = field(default_factory=dict)
-    tar_files: frozenset[str] = frozenset()
+    tar_files: frozenset[str] = frozenset()  # all visible ``.tar`` and ``.tar.idx`` files, excluded ones too
+    # the files of the folder; those that the user excludes are not counted
     account: Account = field(default_factory=Account)
 
     @property
@@ -87,12 +80,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
     Shards are the ``.tar`` files; in a folder without any, the ``.jsonl`` files or the ``.parquet`` files.
 
     Args:
-        storage: The dataset.
         exclude: Regular expression that excludes a shard if it matches anywhere in the path.
-
-    Raises:
-        ConfigError: ``exclude`` is not a regular expression, or there are both JSONL and Parquet files.
-        StorageError: The folder is missing or holds no shard.
     """
     excluded_names = parse_exclude(exclude)
     found: dict[str, list[FileInfo]] = {suffix: [] for suffix in SHARD_SUFFIXES}
@@ -221,12 +209,7 @@ def compressed_warning(compressed: Sequence[str]) -> str:
 
 
 def find_compressed(storage: Storage, *, exclude: str | None = None) -> list[str]:
-    """List the compressed shards below a folder, without hidden ones.
-
-    Raises:
-        ConfigError: ``exclude`` is not a regular expression.
-        StorageError: The folder is missing.
-    """
+    """List the compressed shards below a folder, without hidden ones."""
     excluded = parse_exclude(exclude)
     return [file.name for file in _visible_files(storage) if _is_compressed(file.name, excluded)]
 
@@ -254,11 +237,7 @@ def _compressed_ending(name: str) -> str:
 
 
 def parse_exclude(exclude: str | None) -> re.Pattern[str] | None:
-    """Compile the regular expression of excluded shards.
-
-    Raises:
-        ConfigError: It is not valid.
-    """
+    """Compile the regular expression of excluded shards."""
     try:
         return re.compile(exclude) if exclude else None
     except re.error as error:

@@ -33,10 +33,6 @@ class PlannedSplit:
 
         Args:
             shards: Shards of the index; one of the split that is not among them has no samples.
-            storage: The dataset, for messages.
-
-        Raises:
-            ConfigError: A range of numbers reaches beyond a shard.
         """
         config = SplitConfig(split_parts={}, sample_ranges=self.ranges)
         samples, file = {shard.name: shard.samples for shard in shards}, storage.path(f"{FOLDER}/{SPLIT_YAML}")
@@ -58,11 +54,7 @@ class PlannedSplit:
 
 
 def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[str]) -> PlannedSplit:
-    """Split the shards of a dataset as requested; without a request, keep the split of its ``split.yaml``.
-
-    Raises:
-        ConfigError: A pattern matches no shard, or the split file to keep is invalid.
-    """
+    """Split the shards of a dataset as requested; without a request, keep the split of its ``split.yaml``."""
     if request is None:
         return _kept_split(read_split_config(storage), shards)
     if request.parts is not None:
@@ -89,8 +81,6 @@ def rename_excluded(storage: Storage, split: PlannedSplit, renamed: Mapping[str,
     """Rename the samples that a split excludes, after their keys were renamed.
 
     Args:
-        storage: The dataset.
-        split: The planned split.
         renamed: Shard → {old key: new key}.
     """
     config = parse_split_config(split.text, file=SPLIT_YAML) if split.text else read_split_config(storage)

@@ -25,35 +25,22 @@ STAGED_INDEX = f"{STAGING}/index"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedIndex:
-    """The staged files of a prepare: a whole index, and the compat files if they can express it.
+    """The staged files of a prepare: a whole index, and the compat files if they can express it."""
 
-    Attributes:
-        layout: Layout of the index.
-        index: The index where it is staged.
-        contents: What some samples contain; nothing without a sampler.
-        keys_to_fix: Duplicate keys to rename before anything is published.
-        compat_renames: Renames that publish the compat files; empty without compat files.
-        compat_warning: Reason for writing no compat files.
-        scanned: Number of scanned shards.
-        resumed: Number of shards that an interrupted run had scanned.
-    """
-
-    layout: Layout
-    index: DatasetIndex
-    contents: Contents = field(default_factory=Contents)
-    keys_to_fix: DuplicateKeys
-    compat_renames: list[tuple[str, str]]
-    compat_warning: str | None
-    scanned: int
-    resumed: int
+    layout: Layout  # layout of the index
+    index: DatasetIndex  # the index where it is staged
+    contents: Contents = field(default_factory=Contents)  # what some samples contain; nothing without a sampler
+    keys_to_fix: DuplicateKeys  # duplicate keys to rename before anything is published
+    compat_renames: list[tuple[str, str]]  # renames that publish the compat files; empty without compat files
+    compat_warning: str | None  # reason for writing no compat files
+    scanned: int  # number of scanned shards
+    resumed: int  # number of shards that an interrupted run had scanned
 
 
 class IndexStaging:
     """Scans the shards of a prepare and stages their index. The workers start at once; :meth:`run` does the rest.
 
     Args:
-        inputs: The shards, and what is known of them.
-        how: How they are scanned.
         sampler: Inspects samples; None inspects none.
     """
 
@@ -85,11 +72,7 @@ class IndexStaging:
         self._contents: dict[int, Contents] = {}
 
     def run(self) -> StagedIndex:
-        """Wait for the scans, and write the index and the compat files.
-
-        Raises:
-            FormatError: Shards are damaged, or hold no samples.
-        """
+        """Wait for the scans, and write the index and the compat files."""
         inputs, work = self._inputs, self._inputs.workspace.work
         with ExitStack() as stack:
             stack.enter_context(closing(self))

@@ -39,21 +39,16 @@ from ..unfinished import WRITING_FOLDER, remove_left_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """The places of a prepare.
-
-    Attributes:
-        storage: The dataset.
-        work: Where the files wait for the commit, with the journal: the dataset itself, or a temporary folder for one
-            in an object store.
-        commit: Publishes renames (staged name in ``work``, final name), the last one of ``.info.json``, and removes
-            files that the new state does not need; called with a check that may prevent it by an error.
-        has_recovered: True if the commit of an interrupted prepare was finished.
-    """
+    """The places of a prepare."""
 
     storage: Storage
+    # where the files wait for the commit, with the journal: the dataset itself, or a temporary folder for one in an
+    # object store
     work: Storage
+    # publishes renames (staged name in ``work``, final name), the last one of ``.info.json``, and removes files that
+    # the new state does not need; called with a check that may prevent it by an error
     commit: Callable[[Sequence[tuple[str, str]], Sequence[str], Callable[[], None] | None], None]
-    has_recovered: bool = False
+    has_recovered: bool = False  # true if the commit of an interrupted prepare was finished
 
     def shard_info(self, shard_counts: Mapping[str, int], identity: UUID) -> bytes:
         """Return the content of ``.info.json`` for the commit of an index."""
@@ -73,11 +68,7 @@ def _temporary_folder() -> Iterator[LocalStorage]:
 
 @contextmanager
 def open_workspace(storage: Storage) -> Iterator[Workspace]:
-    """Open the places of a prepare; at the end, staged files are removed, and the journal of an unfinished one stays.
-
-    Raises:
-        StorageError: Another prepare runs in this folder, or it cannot be written.
-    """
+    """Open the places of a prepare; the end removes staged files, and leaves the journal of an unfinished prepare."""
     if isinstance(storage, RemoteStorage):
         has_recovered = finish_object_commit(storage)
         with _temporary_folder() as work:
@@ -119,11 +110,7 @@ def open_trial_workspace(storage: Storage) -> Iterator[Workspace]:
 
 @contextmanager
 def open_part_workspace(storage: Storage) -> Iterator[Storage]:
-    """Open the folder of the journal for a part of a prepare; parts run together, but not with a whole prepare.
-
-    Raises:
-        StorageError: A prepare runs in this folder or was interrupted in its commit, or it cannot be written.
-    """
+    """Open the folder of the journal for a part of a prepare; parts run together, but not with a whole prepare."""
     if isinstance(storage, RemoteStorage):
         with _temporary_folder() as work:
             yield work
@@ -162,14 +149,7 @@ def check_destination(
     """Check that the folder used instead of ``.nv-meta``, if any, has no other use.
 
     Args:
-        storage: The dataset, opened with that folder.
-        ref: What it is opened by.
         shards: Shards of the dataset; None for a folder of media files.
-        force: Replace the metadata of another dataset.
-
-    Raises:
-        ConfigError: It contains the dataset's folder, files of another kind, or the metadata of another dataset.
-        StorageError: It is a file.
     """
     if not ref.has_other_folder or is_url(storage.path(FOLDER)):
         return

@@ -36,9 +36,6 @@ class RecordIndex(SampleIndex):
     """The index of a folder of files of numbered samples. A sample's key is its number in its file.
 
     Args:
-        storage: The dataset.
-        uuid: Name of the index.
-        layout: The files with their sizes and numbers of samples.
         part_sets: The table of part sets, if it is known.
         opened: The only file, if it is open already.
     """
@@ -72,12 +69,7 @@ class RecordIndex(SampleIndex):
         return self.format == "jsonl"
 
     def file(self, shard: int) -> RecordFile:
-        """Return the file of a shard's number; open it if necessary.
-
-        Raises:
-            FormatError: It is damaged, or has changed since it was prepared.
-            StorageError: It is missing or cannot be read.
-        """
+        """Return the file of a shard's number; open it if necessary."""
         file = self._files.get(shard)
         if file is None:
             entry = self.shards[shard]
@@ -130,11 +122,7 @@ class RecordIndex(SampleIndex):
         return [shard.first_sample + within for shard, within in found if within is not None]
 
     def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
-        """Locate samples by their numbers; append them to ``found`` if it is given.
-
-        Raises:
-            FormatError: A file is damaged, or has changed.
-        """
+        """Locate samples by their numbers; append them to ``found`` if it is given."""
         shard = np.searchsorted(self._first, samples, side="right") - 1
         within = samples - self._first[shard]
         start, size = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
@@ -165,12 +153,7 @@ def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> Reco
     """Open the index of a prepared folder of files of numbered samples.
 
     Args:
-        storage: The dataset.
         shard_counts: Shards and sample counts of ``.info.json``.
-
-    Raises:
-        ConfigError: The shards have several formats.
-        StorageError: A shard is missing, and no index has its size.
     """
     uuid = read_uuid(storage)
     name = f"{INDEX_FOLDER}/{uuid}/layout.json"
@@ -187,12 +170,7 @@ def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> Reco
 
 
 def part_sets_of_files(shards: Sequence[ShardEntry], part_names: Iterable[Iterable[str]]) -> PartSets:
-    """Return the part sets of files of numbered samples.
-
-    Args:
-        shards: The files.
-        part_names: The part names of the samples of each file.
-    """
+    """Return the part sets of files of numbered samples."""
     return join_part_sets(
         PartSets(
             sets=(
@@ -216,13 +194,7 @@ def layout_of(storage: Storage, shard_counts: Mapping[str, int], *, opened: Reco
     """Return the layout of some files as they are now.
 
     Args:
-        storage: Folder of the files.
-        shard_counts: The files, with their numbers of samples.
         opened: The only file, if it is open already; a remote one is not requested again.
-
-    Raises:
-        FormatError: A file is damaged.
-        StorageError: A file is missing, or cannot be read.
     """
     shards = []
     total = 0

@@ -19,9 +19,6 @@ class RecordFile(Protocol):
     """A file of numbered samples. Opening reads a header or a footer; other pages are read at their first use.
 
     Attributes:
-        storage: Folder of the file.
-        name: Name of the file in it.
-        size_bytes: Size of the file when it was indexed.
         decodes: True if the parts are bytes for a decoder; False if :meth:`values` returns the final values.
     """
 
@@ -37,37 +34,19 @@ class RecordFile(Protocol):
         """Names of the parts that samples may have."""
 
     def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
-        """Return start and bytes of samples in the file; -1 bytes for samples that only :meth:`read` can read.
-
-        Raises:
-            FormatError: The index is damaged.
-        """
+        """Return start and bytes of samples in the file; -1 bytes for samples that only :meth:`read` can read."""
 
     def expect(self, numbers: IntArray) -> None:
         """Announce samples that will be read soon, so that the file can decode neighbours together."""
 
     def open(self) -> ReadableFile:
-        """Open the file, and check that it has not changed since it was indexed.
-
-        Raises:
-            FormatError: It has changed.
-            StorageError: It is missing or cannot be read.
-        """
+        """Open the file, and check that it has not changed since it was indexed."""
 
     def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
-        """Read the parts of one sample, as they are stored.
-
-        Raises:
-            FormatError: The file is damaged.
-        """
+        """Read the parts of one sample, as they are stored."""
 
     def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Convert stored parts to the parts of a crude sample.
-
-        Args:
-            parts: The stored parts.
-            number: Number of the sample in the file.
-        """
+        """Convert stored parts to the parts of a crude sample."""
 
     def part_bytes(self) -> dict[str, int]:
         """Return the bytes of all samples by part."""
@@ -85,14 +64,7 @@ def read_record(
     """Read the parts of one sample of an open file: bytes for a decoder, or final values.
 
     Args:
-        file: The file.
-        opened: The same, open.
-        number: Number of the sample.
         max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
-
-    Raises:
-        FormatError: The file is damaged, or has changed.
-        StorageError: It cannot be read.
     """
     if file.decodes and max_json_bytes is not None:
         (start,), (size_bytes,) = file.spans(np.array([number]))
@@ -112,7 +84,6 @@ def locations_of(
         keys: Shape (n,): their numbers in their files, which are their keys.
         shard: Shape (n,): numbers of their files.
         spans: Start and bytes of each; see :meth:`RecordFile.spans`.
-        part: Name of the part.
     """
     count = len(numbers)
     start, size_bytes = spans
@@ -145,10 +116,7 @@ def open_record_file(storage: Storage, name: str) -> RecordFile:
     """Open a file of numbered samples.
 
     Raises:
-        ConfigError: Its name has no suffix of such a format.
-        FormatError: It is damaged, or its index is missing or damaged.
         ImportError: The package that reads the format is not installed.
-        StorageError: It cannot be read.
     """
     # Imported late: a run with token files needs no parser of JSON, and one with JSONL files no pyarrow.
     match format_of(name):

@@ -66,13 +66,7 @@ def damaged(message: str, shard: str, offset: int, *, cure: str = "copy the shar
 
 
 def check_header(header: bytes, *, shard: str, offset: int) -> None:
-    """Raise a ``FormatError`` if a block is not a tar header.
-
-    Args:
-        header: Block of 512 bytes.
-        shard: Path of the shard, for the message.
-        offset: Offset of the block in the shard.
-    """
+    """Raise a ``FormatError`` if a block is not a tar header."""
     try:
         stored = parse_number(header[_CHECKSUM])
     except ValueError:
@@ -162,11 +156,7 @@ def check_global(records: PaxRecords, *, shard: str, offset: int) -> None:
 
 
 def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
-    """Parse the records ``length SP keyword = value LF`` of an extended header's contents.
-
-    Raises:
-        FormatError: A record is malformed, or the member is sparse (its bytes are not contiguous).
-    """
+    """Parse the records ``length SP keyword = value LF`` of an extended header's contents."""
     name: bytes | None = None
     target: bytes | None = None
     size_bytes: int | None = None
@@ -222,7 +212,6 @@ def header_names(headers: npt.NDArray[np.uint8], replaced: dict[int, bytes]) -> 
     """Return the names of (m, 512) headers as an array of NUL-padded byte strings.
 
     Args:
-        headers: The headers.
         replaced: Row → name, for members that an extension header renames.
     """
     if len(headers) == 0:

@@ -88,12 +88,8 @@ def read_members(file: ReadableFile, scan: TarScan, *, max_requests: int | None 
     """Drive a scan by reads of a file; yield its batches.
 
     Args:
-        file: The file.
         scan: Its scan, not yet begun.
         max_requests: End after this many reads, with the members that were found; None reads the whole file.
-
-    Raises:
-        FormatError: The tar is damaged; with the shard and the byte offset of the fault.
     """
     requests = scan.requests()
     wanted: Request | None = next(requests)
@@ -118,14 +114,10 @@ class TarScan:
     """The regular files of a tar, in batches.
 
     Args:
-        size_bytes: Size of the shard.
-        shard: Path of the shard, for messages.
         is_far: Each request takes a round trip: begin with a narrow window.
 
     Attributes:
         batches: The batches that are complete and not yet taken.
-        warnings: Harmless oddities, complete after the scan.
-        links: Links, devices and pipes, complete after the scan.
         end_offset: End of the last member's contents and padding, set after the scan.
     """
 
@@ -142,11 +134,7 @@ class TarScan:
         self._window_size = _NARROW_WINDOW if is_far else _WIDE_WINDOW
 
     def requests(self) -> Generator[Request, bytes, None]:
-        """Yield requests for bytes, which must be sent, until all batches are complete.
-
-        Raises:
-            FormatError: The tar is damaged; with the shard and the byte offset of the fault.
-        """
+        """Yield requests for bytes, which must be sent, until all batches are complete."""
         if self._size_bytes == 0:
             raise damaged("the file is empty; expected a tar file", self._shard, 0)
         offset: int | None = 0

@@ -21,7 +21,7 @@ from loader.format.index import (
     writer as index_writer_module,
 )
 from loader.format.index.dataset_index import DatasetIndex
-from loader.format.index.layout import Layout, PartStats, ShardEntry, decode_layout, encode_layout, layout_warnings
+from loader.format.index.layout import Layout, PartStats, ShardEntry, decode_layout, encode_struct, layout_warnings
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.index.writer import DuplicateKeys, IndexWriter
 from loader.format.nv_meta import INDEX_FOLDER
@@ -247,7 +247,7 @@ def test_a_layout_reads_back_as_it_was_written(
         prepared_by="é\udcff",
         prepared_at="now",
     )
-    assert decode_layout(encode_layout(layout), file="layout.json") == layout
+    assert decode_layout(encode_struct(layout), file="layout.json") == layout
 
 
 def test_warnings_of_a_layout_are_limited_and_counted(tmp_path: Path) -> None:

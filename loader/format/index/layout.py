@@ -228,15 +228,10 @@ class SampleIndex(ABC):
         return self.part_sets().coverage(fields)
 
 
-def encode_layout(layout: Layout) -> bytes:
-    """Encode a layout as JSON."""
+def encode_struct(struct: Layout | PartSets) -> bytes:
+    """Encode a layout, or a table of part sets, as JSON."""
     # The standard library writes names that are not UTF-8, unlike msgspec; with an indent, it is ten times slower.
-    return json.dumps(msgspec.to_builtins(layout)).encode("ascii")
-
-
-def encode_part_sets(table: PartSets) -> bytes:
-    """Encode a table of part sets as JSON."""
-    return json.dumps(msgspec.to_builtins(table)).encode("ascii")  # names may not be UTF-8
+    return json.dumps(msgspec.to_builtins(struct)).encode("ascii")
 
 
 def read_part_sets(storage: Storage, folder: str, *, samples: int) -> PartSets | None:

@@ -55,15 +55,13 @@ def _unfinished(storage: RemoteStorage, pending: Mapping[str, str]) -> dict[str,
     return {name: file for name, file in pending.items() if not is_stored(name, file)}
 
 
-def finish_object_commit(storage: RemoteStorage) -> bool:
-    """Store the documents of a killed commit under their names; return False if there was none."""
+def finish_object_commit(storage: RemoteStorage) -> None:
+    """Store the documents of a killed commit under their names."""
     storage.read_instead({})
     pending = _pending(storage)
-    unfinished = _unfinished(storage, pending)
-    for name, file in unfinished.items():
+    for name, file in _unfinished(storage, pending).items():
         storage.put(name, storage.read(file))
     storage.remove_files(list(pending.values()))
-    return bool(unfinished)
 
 
 def _documents_folder(identity: str) -> str:
@@ -255,10 +253,10 @@ def is_commit_pending(storage: Storage) -> bool:
     return storage.exists(_INTENT)
 
 
-def finish_interrupted_commit(storage: Storage) -> bool:
-    """Finish the commit that an earlier process started; return False if there was none to finish."""
+def finish_interrupted_commit(storage: Storage) -> None:
+    """Finish the commit that an earlier process started, if there is one."""
     if not is_commit_pending(storage):
-        return False
+        return
     try:
         # The standard library reads names that are not UTF-8; msgspec refuses them.
         intent = msgspec.convert(json.loads(read_document(storage, _INTENT)), _Intent)
@@ -275,4 +273,3 @@ def finish_interrupted_commit(storage: Storage) -> bool:
         if storage.exists(staged):  # else it was renamed before the interruption
             storage.rename(staged, final)
     storage.remove(WORK_FOLDER)
-    return True

@@ -29,8 +29,7 @@ from .layout import (
     Layout,
     PartStats,
     ShardEntry,
-    encode_layout,
-    encode_part_sets,
+    encode_struct,
 )
 from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
 from .shard_index import ShardIndex
@@ -160,9 +159,9 @@ class IndexWriter:
             prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
         table = self._part_sets.finish([*self._part_ids], self._full_key)
-        for name, data in ((PART_SETS_FILE, encode_part_sets(table)), ("layout.json", encode_layout(layout))):
+        for name, data in ((PART_SETS_FILE, table), ("layout.json", layout)):
             with self._storage.create(f"{self._folder}/{name}", durable=self._durable) as file:
-                file.write(data)
+                file.write(encode_struct(data))
         return layout, duplicates
 
     def _full_key(self, sample: int) -> str:

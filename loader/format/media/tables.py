@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, get_args
+from typing import Any, Self, get_args
 
 from ...storage import Storage
 from ..compat.sqlite_index import MEDIA_TABLES, SQLITE_SETTINGS, disk_error, open_sqlite
@@ -16,7 +16,7 @@ from ..nv_meta import INDEX_SQLITE
 from ..worker_pool import run_in_workers
 from .extraction import BrokenMedia, FileRegion, extract_media
 from .kind import MediaFilter, MediaStrategy, parse_patterns
-from .metadata import AVMetadata, has_media_tables, media_query, serialize_media_metadata
+from .metadata import AVMetadata, has_media_tables, serialize_media_metadata
 
 MediaRow = tuple[str, str, str, str | None, str | None]
 """entry_key, metadata_type, metadata_json, video_basis and audio_basis."""
@@ -157,11 +157,6 @@ def _may_have_media(storage: Storage) -> bool:
     return not is_whole or _MEDIA_TABLE in schema
 
 
-def copied_rows(database: sqlite3.Connection) -> Iterator[MediaRow]:
-    """Yield the rows of all entries in another ``index.sqlite``."""
-    yield from database.execute(media_query(database))
-
-
 def entry_keys_of_shards(database: sqlite3.Connection, tar_file_ids: Iterable[int]) -> Iterator[str]:
     """Yield the keys of all entries of some shards of another ``index.sqlite``, media or not."""
     for number in tar_file_ids:
@@ -173,9 +168,9 @@ def entry_keys_of_shards(database: sqlite3.Connection, tar_file_ids: Iterable[in
 class MediaRows:
     """Rows and broken files of one chunk."""
 
-    rows: list[MediaRow]  # rows of the media tables
-    broken: int  # number of parts or files that should be media and cannot be read
-    reasons: list[str]  # name and reason of the first few broken ones
+    rows: list[MediaRow] = field(default_factory=list)  # rows of the media tables
+    broken: int = 0  # number of parts or files that should be media and cannot be read
+    reasons: list[str] = field(default_factory=list)  # name and reason of the first few broken ones
 
     def extract(self, region: FileRegion, entry_key: str, media_filter: MediaFilter) -> None:
         """Read one part or file, and add its row if it is media."""
@@ -195,16 +190,13 @@ class MediaRows:
             self.reasons.append(f"{entry_key}: {reason}")
 
 
-class MediaChunk(Protocol):
+@dataclass(frozen=True, slots=True)
+class MediaChunk:
     """Some parts or files that a worker reads in one task."""
 
-    @property
-    def name(self) -> str:
-        """Name of the chunk in messages."""
-
-    @property
-    def entries(self) -> int:
-        """Number of parts or files in the chunk."""
+    name: str  # in messages
+    entries: int  # number of parts or files
+    content: Any  # what the function needs that reads the chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +216,7 @@ MediaProgress = Callable[[int, int], None]
 
 def fill_media_tables(
     tables: MediaTables,
-    read_chunk: Callable[[Any], MediaRows],
+    read_chunk: Callable[[MediaChunk], MediaRows],
     chunks: Sequence[MediaChunk],
     *,
     workers: int,

@@ -63,7 +63,7 @@ def decompress_shards(
     names = find_compressed(storage, exclude=exclude)
     _check_names(storage, names)
     for name in names:
-        _checked_stream(name)
+        _check_package(name)
     if dry_run or not names:
         return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
     with storage.lock(LOCK):
@@ -250,17 +250,11 @@ _NEW_STREAM: Mapping[str, _NewStream] = {
 }
 
 
-def _checked_stream(name: str) -> _NewStream:
-    """Return the maker of streams for a shard.
-
-    Raises:
-        ImportError: The package that decompresses it is not installed.
-    """
-    kind = compression_of(name)
+def _check_package(name: str) -> None:
+    """Raise an ``ImportError`` if the package that decompresses a shard is not installed."""
     try:
-        _NEW_STREAM[kind]()
+        _NEW_STREAM[compression_of(name)]()
     except ImportError as error:
         raise ImportError(
             f"decompressing {name} needs the package {error.name}: pip install 'energon-toolkit[decompress]'"
         ) from None
-    return _NEW_STREAM[kind]

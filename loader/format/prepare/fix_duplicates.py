@@ -11,7 +11,6 @@ from __future__ import annotations
 import tarfile
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import BinaryIO, NamedTuple
 
@@ -47,13 +46,6 @@ def repeated_keys(duplicates: DuplicateKeys, shards: Sequence[ShardEntry]) -> di
     return repeated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixReport:
-    """The keys that were renamed."""
-
-    renamed: dict[str, dict[str, str]]  # shard → {old key: new key}; only shards that were rewritten
-
-
 class _Member(NamedTuple):
     name: str
     header_offset: int
@@ -61,8 +53,10 @@ class _Member(NamedTuple):
     size_bytes: int
 
 
-def fix_duplicates(storage: Storage, shards: Sequence[str], duplicates: Mapping[str, Collection[str]]) -> FixReport:
-    """Rename keys in copies of shards, and replace the shards with the copies.
+def fix_duplicates(
+    storage: Storage, shards: Sequence[str], duplicates: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, str]]:
+    """Rename keys in copies of shards, and replace the shards with the copies; return shard → {old key: new key}.
 
     The disk needs space for one more shard, not for all. The caller holds the dataset's lock, and indexes the shards
     again afterwards: another shard may already have a new key by chance, which the next run renames.
@@ -85,7 +79,7 @@ def fix_duplicates(storage: Storage, shards: Sequence[str], duplicates: Mapping[
                 renamed[name] = keys
     finally:
         _remove_copies(storage, folders)
-    return FixReport(renamed=renamed)
+    return renamed
 
 
 def _remove_copies(storage: Storage, folders: Iterable[str]) -> None:

@@ -23,19 +23,17 @@ from ..contents.findings import Contents
 from ..contents.sampler import MAX_JSON_BYTES, ContentSampler, parse_document
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
-from ..index.current import read_uuid, stale_indexes
+from ..index.current import read_uuid
 from ..index.layout import (
     PART_SETS_FILE,
     Layout,
     PartStats,
     ShardEntry,
-    encode_layout,
-    encode_part_sets,
+    encode_struct,
 )
-from ..index.publish import stage_files
 from ..jsonl.index import IDX_SUFFIX, LINE, build_jsonl_index, open_jsonl_index, prepare_jsonl
 from ..jsonl.lines import BYTE_ORDER_MARK
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE
 from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_files
 from ..records.record_file import open_record_file, read_record
 from ..worker_pool import run_in_workers
@@ -319,17 +317,20 @@ def _publish(
     carried: NextValues,
 ) -> str:
     """Commit the index and the files; return the uuid of the index."""
-    storage, identity = workspace.storage, uuid.uuid4()
+    identity = uuid.uuid4()
+    folder = f"{INDEX_FOLDER}/{identity}"
     contents = {
-        f"{INDEX_FOLDER}/{identity}/{PART_SETS_FILE}": encode_part_sets(index.part_sets()),
-        f"{INDEX_FOLDER}/{identity}/layout.json": encode_layout(index.layout),
+        f"{folder}/{PART_SETS_FILE}": encode_struct(index.part_sets()),
+        f"{folder}/layout.json": encode_struct(index.layout),
         **files,
-        INDEX_UUID: str(identity).encode(),
-        INFO_JSON: workspace.shard_info({shard.name: shard.samples for shard in index.shards}, identity),
     }
-    kept = None if previous is None else previous.uuid  # running jobs may still read it
-    removals = [*stale_indexes(storage, kept=kept), *carried.removals]
-    if storage.exists(INDEX_SQLITE):  # of tar shards that the folder had before
-        removals.append(INDEX_SQLITE)
-    workspace.commit([*carried.renames, *stage_files(workspace.work, contents)], removals, None)
-    return str(identity)
+    # The folder may have had tar shards before.
+    sqlite = [INDEX_SQLITE] if workspace.storage.exists(INDEX_SQLITE) else []
+    return workspace.publish(
+        identity,
+        index.shards,
+        renames=carried.renames,
+        files=contents,
+        previous=None if previous is None else previous.uuid,
+        removals=[*carried.removals, *sqlite],
+    )

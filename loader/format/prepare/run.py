@@ -18,15 +18,16 @@ from ..carry import NextValues, carry_to_next_index
 from ..cluster.share import check_complete, check_not_planned
 from ..compat.files import STAGED_SQLITE, stale_compat_files
 from ..contents.sampler import ContentSampler
-from ..index.current import prefetch_documents, stale_indexes
+from ..index.current import prefetch_documents
 from ..index.dataset_index import DatasetIndex
 from ..index.layout import Layout, layout_warnings
-from ..index.publish import STAGING, stage_files
+from ..index.publish import STAGING
 from ..index.sample_bytes import read_sample
 from ..media.tables import MediaReport
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .inputs import PrepareInputs, is_up_to_date, is_written, planned_files, read_inputs
+from .media_folder import collect_media
 from .plan import PartSize, PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
 from .record_folder import RecordPrepare
 from .shards import ShardSearch, compressed_warning, find_shards
@@ -257,18 +258,16 @@ class TarPrepare(RunningPrepare):
             if not staged.keys_to_fix.samples:
                 self._check_strict()
                 counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
-                media = _collect_media(inputs, staged, self._how.on_progress)
-                carried = carry_to_next_index(
-                    storage,
-                    work,
-                    earlier=inputs.previous.index.shards if inputs.previous.index else (),
-                    now=staged.layout.shards,
-                )
+                media = None
+                if staged.compat_renames:
+                    path, samples = work.local_path(STAGED_SQLITE), [shard.samples for shard in staged.layout.shards]
+                    media = collect_media(inputs, path, samples, self._how.on_progress)
+                carried = carry_to_next_index(storage, work, earlier=inputs.previous_shards, now=staged.layout.shards)
                 identity = _publish(inputs, staged, carried, contents)
                 report = self._report_of(staged.layout, identity, split, counts, media=media)
                 return replace(report, warnings=(*report.warnings, *carried.warnings))
             keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
-            renamed = fix_duplicates(storage, inputs.search.names, keys).renamed
+            renamed = fix_duplicates(storage, inputs.search.names, keys)
             split = rename_excluded(storage, split, renamed)
             work.remove(STAGING)
             self._restart(find_shards(storage, exclude=self._plan.exclude))
@@ -335,45 +334,25 @@ def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None)
 # ------------------------------------------------------------------------------------------------------ publish
 
 
-def _collect_media(
-    inputs: PrepareInputs, staged: StagedIndex, on_progress: ProgressCallback | None
-) -> MediaReport | None:
-    """Add media metadata to the staged ``index.sqlite``; return None without such a file."""
-    if not staged.compat_renames:
-        return None
-    return inputs.media.collect(
-        inputs.workspace.work.local_path(STAGED_SQLITE),
-        inputs.shards,
-        inputs.journal,
-        samples=[shard.samples for shard in staged.layout.shards],
-        reused=inputs.reused,
-        previous=inputs.previous,
-        workers=inputs.plan.workers,
-        on_progress=on_progress,
-    )
-
-
-def _publish(inputs: PrepareInputs, staged: StagedIndex, carried: NextValues, contents: Mapping[str, bytes]) -> str:
+def _publish(inputs: PrepareInputs, staged: StagedIndex, carried: NextValues, files: Mapping[str, bytes]) -> str:
     """Commit the staged files and the files of the plan; return the uuid of the new index."""
-    storage, work, identity = inputs.storage, inputs.workspace.work, uuid.uuid4()
-    renames = [(STAGED_INDEX, f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *carried.renames]
-    files = {
-        **contents,
-        INDEX_UUID: str(identity).encode(),
-        INFO_JSON: inputs.workspace.shard_info({shard.name: shard.samples for shard in staged.layout.shards}, identity),
-    }
-    renames += stage_files(work, files)
-    # Running jobs may still read the previous index; older ones are removed.
-    previous = inputs.previous.index.uuid if inputs.previous.index else None
-    removals = [*stale_indexes(storage, kept=previous), *carried.removals]
-    removals += stale_compat_files(
-        storage,
-        earlier=inputs.previous_shards,
-        now=[(shard.name, number in inputs.reused) for number, shard in enumerate(inputs.shards)],
-        rewritten=bool(staged.compat_renames),
-        tar_files=inputs.search.tar_files,
+    identity, previous = uuid.uuid4(), inputs.previous.index
+    return inputs.workspace.publish(
+        identity,
+        staged.layout.shards,
+        renames=[(STAGED_INDEX, f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *carried.renames],
+        files=files,
+        previous=previous.uuid if previous else None,
+        removals=[
+            *carried.removals,
+            *stale_compat_files(
+                inputs.storage,
+                earlier=inputs.previous_shards,
+                now=[(shard.name, number in inputs.reused) for number, shard in enumerate(inputs.shards)],
+                rewritten=bool(staged.compat_renames),
+                tar_files=inputs.search.tar_files,
+            ),
+        ],
+        # No lock keeps parts out of an object store.
+        check=None if inputs.plan.merge else partial(check_not_planned, inputs.storage, is_known=False),
     )
-    # No lock keeps parts out of an object store.
-    check = None if inputs.plan.merge else partial(check_not_planned, storage, is_known=False)
-    inputs.workspace.commit(renames, removals, check)
-    return str(identity)

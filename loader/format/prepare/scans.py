@@ -42,12 +42,6 @@ class _Group(list[FileInfo]):
         return self[0].name if len(self) == 1 else f"{len(self)} shards from {self[0].name} to {self[-1].name}"
 
 
-class _Progress(NamedTuple):
-    """A shard of a group was scanned, and is not stored yet."""
-
-    samples: int
-
-
 class _Scanned(NamedTuple):
     """A shard that was scanned: the place of its scan, or its error."""
 
@@ -78,6 +72,37 @@ def _remote_groups(shards: Sequence[FileInfo], workers: int, *, is_here: bool) -
     return [_Group(shards[start : start + count]) for start in range(0, len(shards), count)]
 
 
+def _store(
+    work: Storage,
+    shards: _Group,
+    results: Sequence[EnergonError | ShardIndex],
+    part: ScanFolders | None,
+    *,
+    stages_tar_idx: bool,
+) -> tuple[list[tuple[FileInfo, ShardIndex]], list[ScanPlace]]:
+    """Store the scans of a group in the journal; return the scanned shards, and the places of their scans."""
+    scans = [(shard, found) for shard, found in zip(shards, results, strict=True) if isinstance(found, ShardIndex)]
+    places = save_scans(work, scans, part) if scans else []
+    for shard, index in scans if stages_tar_idx else ():
+        stage_tar_idx(work, shard, index)
+    return scans, places
+
+
+def _scanned(
+    shards: _Group,
+    results: Sequence[EnergonError | ShardIndex],
+    places: Sequence[ScanPlace],
+    contents: Mapping[str, Contents],
+) -> list[_Scanned]:
+    remaining = iter(places)
+    return [
+        _Scanned(next(remaining), len(result), contents.get(shard.name))
+        if isinstance(result, ShardIndex)
+        else _Scanned(result)
+        for shard, result in zip(shards, results, strict=True)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Scan:
     """Scan a group of shards into the journal; runs in a worker."""
@@ -91,26 +116,14 @@ class _Scan:
     def __call__(self, shards: _Group) -> list[_Scanned]:
         small = index_small_shards(self.storage, shards)
         results = [self._index(shard, index) for shard, index in zip(shards, small, strict=True)]
-        scans = [
-            (shard, result)
-            for shard, result in zip(shards, results, strict=True)
-            if not isinstance(result, EnergonError)
-        ]
         # An error from here on, such as a full disk, is not a fault of a shard: it ends the run.
-        places = iter(save_scans(self.work, scans, self.part) if scans else ())
-        if self.stage_tar_idx:
-            for shard, index in scans:
-                stage_tar_idx(self.work, shard, index)
-        inspected = iter([self._inspect(shard, index) for shard, index in scans])
-        return [
-            _Scanned(result)
-            if isinstance(result, EnergonError)
-            else _Scanned(next(places), len(result), next(inspected))
-            for result in results
-        ]
-
-    def _inspect(self, shard: FileInfo, index: ShardIndex) -> Contents | None:
-        return None if self.sampler is None else self.sampler.inspect(self.storage, shard, index)
+        scans, places = _store(self.work, shards, results, self.part, stages_tar_idx=self.stage_tar_idx)
+        contents = (
+            {}
+            if self.sampler is None
+            else {shard.name: self.sampler.inspect(self.storage, shard, index) for shard, index in scans}
+        )
+        return _scanned(shards, results, places, contents)
 
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
@@ -144,7 +157,7 @@ class _RemoteScan:
     part: ScanFolders | None = None  # the part of the prepare
     sampler: ContentSampler | None = None  # inspects samples of the shards
 
-    def __call__(self, shards: _Group) -> Generator[_Progress | list[_Scanned], None, None]:
+    def __call__(self, shards: _Group) -> Generator[int | list[_Scanned], None, None]:
         if self.work is not None:
             yield from self._scan(shards, self.work)
             return
@@ -154,11 +167,11 @@ class _RemoteScan:
     def run(self, shards: _Group) -> list[_Scanned]:
         """Scan a group as the task of an executor, which has one result."""
         *_, scanned = self(shards)
-        if isinstance(scanned, _Progress):
+        if isinstance(scanned, int):
             raise TypeError("a scan ends with the places of its results")
         return scanned
 
-    def _scan(self, shards: _Group, work: Storage) -> Generator[_Progress | list[_Scanned], None, None]:
+    def _scan(self, shards: _Group, work: Storage) -> Generator[int | list[_Scanned], None, None]:
         most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
         at_once = min(most, len(shards))
         indexer = RemoteIndexer(self.storage, self.mode, at_once=at_once)
@@ -181,7 +194,7 @@ class _RemoteScan:
                 for future in as_completed(futures):
                     result = future.result()
                     if isinstance(result, ShardIndex):
-                        yield _Progress(len(result))
+                        yield len(result)
             finally:
                 indexer.stop()
                 threads.shutdown(wait=False, cancel_futures=True)
@@ -195,27 +208,15 @@ class _RemoteScan:
         contents: Mapping[str, Contents],
     ) -> Iterator[list[_Scanned]]:
         """Store scans, and yield where; on this machine first, and meanwhile in the dataset."""
-        scans = [
-            (shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)
-        ]
-        places = save_scans(work, scans, self.part) if scans else []
-        if self.stage_tar_idx:
-            for shard, index in scans:
-                stage_tar_idx(work, shard, index)
+        scans, places = _store(work, shards, results, self.part, stages_tar_idx=self.stage_tar_idx)
         with ThreadPoolExecutor(1) as thread:
             is_stored = thread.submit(upload_scans, work, self.storage, places) if scans and self.uploads else None
             # An outage is not a fault of a shard: it ends the run, and the next one resumes from the stored scans.
             for result in results:
                 if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
                     raise result
-            remaining = iter(places)
             try:
-                yield [
-                    _Scanned(next(remaining), len(result), contents.get(shard.name))
-                    if isinstance(result, ShardIndex)
-                    else _Scanned(result)
-                    for shard, result in zip(shards, results, strict=True)
-                ]
+                yield _scanned(shards, results, places, contents)
             finally:
                 if is_stored is not None:
                     is_stored.result()
@@ -226,6 +227,7 @@ class ShardScans:
 
     Args:
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
+        resumed: Number of shards that an interrupted run had scanned, for progress.
         how: How they are scanned; an executor gets tasks of up to 64 shards.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         sampler: Inspects samples of the shards; None inspects none.
@@ -240,6 +242,7 @@ class ShardScans:
         how: ScanHow,
         *,
         total: int,
+        resumed: int = 0,
         stage_tar_idx: bool = False,
         sampler: ContentSampler | None = None,
     ) -> None:
@@ -257,12 +260,14 @@ class ShardScans:
         self._before, self._scanned = total - len(self._open), 0
         self._reports_each = False  # before a whole group is stored
         self._written: Callable[[str], None] | None = None
+        if resumed:
+            self._report(resumed)
         self._report()
         self._fetch_scans: Callable[[ScanPlace], None] | None = None
         shards = storage.main if isinstance(storage, SplitStorage) else storage
         if isinstance(storage, RemoteStorage):
             self._written = storage.note_written  # by other processes
-        self._results: Generator[tuple[int, _Progress | list[_Scanned]], None, None]
+        self._results: Generator[tuple[int, int | list[_Scanned]], None, None]
         uploads = shards is storage and not how.is_trial
         scan: Callable[[_Group], list[_Scanned]]
         remote = partial(_RemoteScan, mode=how.mode, stage_tar_idx=stage_tar_idx, part=how.part, sampler=sampler)
@@ -314,8 +319,8 @@ class ShardScans:
 
     def _take_group(self) -> None:
         number, results = next(self._results)
-        if isinstance(results, _Progress):
-            self._samples += results.samples
+        if isinstance(results, int):  # the samples of one shard of a group, which is not stored yet
+            self._samples += results
             self._scanned += 1
             self._report()
             return
@@ -336,13 +341,15 @@ class ShardScans:
         if not self._reports_each and any(result.samples for result in results):
             self._report()
 
-    def _report(self) -> None:
+    def _report(self, resumed: int = 0) -> None:
         if self._is_stopped is not None and self._is_stopped():
             raise StoppedError
         if self._on_progress:
-            done = self._before + self._scanned
+            done, samples = self._before + self._scanned, self._samples
             self._on_progress(
-                PrepareProgress(phase="scan", shards_done=done, shards_total=self._total, samples=self._samples)
+                PrepareProgress(
+                    phase="scan", shards_done=done, shards_total=self._total, samples=samples, resumed=resumed
+                )
             )
 
     def close(self) -> None:

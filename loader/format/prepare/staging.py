@@ -16,7 +16,7 @@ from ..index.publish import STAGING
 from ..index.writer import DuplicateKeys, IndexWriter
 from ..nv_meta import INDEX_SQLITE
 from .inputs import PrepareInputs, reusable_compat_files
-from .plan import PrepareProgress, ScanHow
+from .plan import ScanHow
 from .scans import ShardScans
 
 STAGED_INDEX = f"{STAGING}/index"
@@ -51,13 +51,6 @@ class IndexStaging:
         to_scan = inputs.to_scan()
         self._to_scan = len(to_scan)
         self._resumed = len(inputs.shards) - len(inputs.reused) - len(to_scan)
-        if how.on_progress is not None and self._resumed:
-            done = len(inputs.shards) - len(to_scan)
-            how.on_progress(
-                PrepareProgress(
-                    phase="scan", shards_done=done, shards_total=len(inputs.shards), samples=0, resumed=self._resumed
-                )
-            )
         self._scans = ShardScans(
             inputs.storage,
             inputs.workspace.work,
@@ -65,6 +58,7 @@ class IndexStaging:
             to_scan,
             how,
             total=len(inputs.shards),
+            resumed=self._resumed,
             stage_tar_idx=self._has_compat,
             sampler=sampler,
         )

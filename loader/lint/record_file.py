@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import EnergonError, FormatError
-from ..format.binidx.token_file import TokenFile
 from ..format.documents.providers import format_of
+from ..format.records.token_file import TokenFile
 from ..storage import Storage
 from .jsonl import JsonlCheck
 from .report import LintReport
@@ -92,8 +92,8 @@ def _check_tokens(lint: RunningLint, storage: Storage, name: str, *, every_sampl
 
 def _check_rows(lint: RunningLint, storage: Storage, name: str, *, every_sample: bool) -> None:
     """Check the footer of a Parquet file, and decode each row group."""
-    from ..format.parquet.row_file import RowFile
-    from ..format.parquet.row_groups import CACHED_BYTES, RowGroups
+    from ..format.records.row_file import RowFile
+    from ..format.records.row_groups import CACHED_BYTES, RowGroups
 
     def add(rule: LintRule, message: str) -> None:
         lint.add(Finding(rule, message, shard=name))

@@ -20,7 +20,7 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.index.layout import ShardEntry
 from ..format.index.shard_index import index_shard
-from ..format.records.record_file import open_record_file
+from ..format.records.opening import open_record_file
 from ..storage import FileInfo, Storage
 from .contents import SampleLint
 from .jsonl import JsonlFiles

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median_low
@@ -80,7 +81,7 @@ def test_an_index_gives_what_the_scans_of_its_shards_gave(
     with (
         mock.patch.object(index_writer_module, "_ROWS_AT_ONCE", rows_at_once),
         mock.patch.object(
-            index_writer_module, "merge_runs", lambda runs: key_table_module.merge_runs(runs, rows_at_once=rows_at_once)
+            index_writer_module, "merge_runs", partial(key_table_module.merge_runs, rows_at_once=rows_at_once)
         ),
     ):
         index, duplicates = write_index(tmp_path, some, tar_format)

@@ -81,7 +81,20 @@ def shards_digest(shards: Iterable[ShardEntry]) -> str:
 def read_record(storage: Storage, name: str) -> ColumnRecord:
     """Read the ``.json`` file of a column."""
     file = column_path(name, ".json")
-    return decode_record(read_document(storage, file), name=name, path=storage.path(file))
+    path = storage.path(file)
+    try:
+        record = msgspec.json.decode(read_document(storage, file), type=ColumnRecord)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FormatError(
+            f"the record of column {name!r} is damaged: {error}", shard=path, hint="write the column again"
+        ) from error
+    if record.format_version != _FORMAT_VERSION:
+        raise FormatError(
+            f"expected a column of format_version {_FORMAT_VERSION}, found {record.format_version}",
+            shard=path,
+            hint="update energon-toolkit, or write the column again",
+        )
+    return record
 
 
 def value_of_column(storage: Storage, name: str) -> str:
@@ -97,23 +110,6 @@ def column_of(storage: Storage, value: ValueName) -> str | None:
     """Return the column that ``energon stats`` wrote with a value, in this version or an earlier one; None if none."""
     named = ((name, value_of_column(storage, name)) for name in column_names(storage))
     return next((name for name, known in named if known in (str(value), value.dotted) and known != name), None)
-
-
-def decode_record(data: bytes, *, name: str, path: str) -> ColumnRecord:
-    """Decode the ``.json`` file of a column."""
-    try:
-        record = msgspec.json.decode(data, type=ColumnRecord)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise FormatError(
-            f"the record of column {name!r} is damaged: {error}", shard=path, hint="write the column again"
-        ) from error
-    if record.format_version != _FORMAT_VERSION:
-        raise FormatError(
-            f"expected a column of format_version {_FORMAT_VERSION}, found {record.format_version}",
-            shard=path,
-            hint="update energon-toolkit, or write the column again",
-        )
-    return record
 
 
 _ROWS_AT_ONCE = 1 << 20

@@ -190,9 +190,6 @@ def _are_names_utf8(
     data = key_bytes.tobytes()
     if data.isascii() and all(name.isascii() for name in part_names):
         return True
-    data = key_bytes.tobytes()
-    if data.isascii() and all(name.isascii() for name in part_names):
-        return True
     if (key_bytes[key_ends[:-1]] & 0xC0 == 0x80).any():
         return False  # A key starts with a continuation byte, which is valid only after the end of the key before.
     try:

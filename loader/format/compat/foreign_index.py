@@ -20,7 +20,7 @@ from ...storage import FileInfo, LocalStorage, Storage
 from ...version import __version__
 from ..index.current import current_index, read_uuid
 from ..index.dataset_index import DatasetIndex
-from ..index.keys import hash_keys
+from ..index.keys import hash_ragged
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.writer import IndexWriter
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK, outdated
@@ -153,10 +153,9 @@ def _index_of_rows(samples: list[_SampleRow], parts: list[_PartRow]) -> ShardInd
     if not counts.all():
         return None
     keys = [encode_name(key) for key, _, _ in samples]
-    lengths = np.array([len(key) for key in keys])
-    width = max(8, (int(lengths.max()) + 7) & -8)
-    padded = np.array(keys, dtype=f"S{width}").view(np.uint8).reshape(len(keys), width)
-    hashes = hash_keys(padded, lengths)
+    key_bytes = np.frombuffer(b"".join(keys), dtype=np.uint8)
+    key_ends = np.cumsum([len(key) for key in keys])
+    hashes = hash_ragged(key_bytes, key_ends)
     order = np.argsort(hashes, kind="stable")
     names = sorted({part[1] for part in parts})
     number_of = {name: number for number, name in enumerate(names)}
@@ -168,8 +167,8 @@ def _index_of_rows(samples: list[_SampleRow], parts: list[_PartRow]) -> ShardInd
         part_offset=np.array([part[2] for part in parts], dtype=np.int64),
         part_size=np.array([part[3] for part in parts], dtype=np.int64),
         part_ends=np.cumsum(counts),
-        key_bytes=np.frombuffer(b"".join(keys), dtype=np.uint8),
-        key_ends=np.cumsum(lengths),
+        key_bytes=key_bytes,
+        key_ends=key_ends,
         key_hash=hashes[order],
         key_order=order,
         sample_offsets=np.append(starts, end_offset),

@@ -22,7 +22,7 @@ from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
 from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout, read_part_sets
 from .npy_column import column_bytes, map_column
-from .shard_index import ShardIndex
+from .shard_index import ShardIndex, ShardRows
 
 _PART_COLUMNS = frozenset({"part_name", "part_offset", "part_size"})  # those with a row for each part
 
@@ -324,9 +324,8 @@ class DatasetIndex(SampleIndex):
     def _count_part_sets(self) -> PartSets:
         counter = PartSetCounter()
         for shard in self.shards:
-            samples = slice(shard.first_sample, shard.first_sample + shard.samples)
-            part_ends, first = _from_zero(self.part_ends, samples)
-            counter.add(part_ends, self.part_name[first : first + (int(part_ends[-1]) if len(part_ends) else 0)])
+            part_ends, parts = self._from_zero(self.part_ends, shard)
+            counter.add(part_ends, self.part_name[parts])
         return counter.finish(self.part_names, self.full_key)
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
@@ -364,25 +363,17 @@ class DatasetIndex(SampleIndex):
             raise contradictory(error, self.path) from error
 
     def _shard_index(self, shard: ShardEntry) -> ShardIndex:
-        samples = slice(shard.first_sample, shard.first_sample + shard.samples)
-        part_ends, first_part = _from_zero(self.part_ends, samples)
-        key_ends, first_byte = _from_zero(self.key_ends, samples)
-        rows = slice(first_part, first_part + (int(part_ends[-1]) if len(part_ends) else 0))
-        key_bytes = np.array(self.key_bytes[first_byte : first_byte + (int(key_ends[-1]) if len(key_ends) else 0)])
-        key_hash = hash_ragged(key_bytes, key_ends)
+        rows = self.rows_of(shard)
+        key_ends = rows.key_ends.astype(np.int64)
+        key_hash = hash_ragged(rows.key_bytes, key_ends)
         key_order = np.argsort(key_hash)
-        used, part_name = np.unique(self.part_name[rows], return_inverse=True)
-        names = [self.part_names[name] for name in used.tolist()]
-        order = sorted(range(len(names)), key=lambda number: encode_name(names[number]))
-        renumber = np.empty(len(names), dtype=np.uint32)
-        renumber[order] = np.arange(len(names), dtype=np.uint32)
         index = ShardIndex(
-            part_names=tuple(names[number] for number in order),
-            part_name=renumber[part_name],
-            part_offset=self.part_offset[rows].astype(np.int64) * BLOCK,
-            part_size=self.part_size[rows].astype(np.int64),
-            part_ends=part_ends,
-            key_bytes=key_bytes,
+            part_names=rows.part_names,
+            part_name=rows.part_name,
+            part_offset=rows.part_block.astype(np.int64) * BLOCK,
+            part_size=rows.part_size.astype(np.int64),
+            part_ends=rows.part_ends.astype(np.int64),
+            key_bytes=rows.key_bytes,
             key_ends=key_ends,
             key_hash=key_hash[key_order],
             key_order=key_order,
@@ -398,11 +389,36 @@ class DatasetIndex(SampleIndex):
             return index
         return replace(index, sample_offsets=np.append(index.first_part_offsets() - BLOCK, shard.end_offset))
 
+    def rows_of(self, shard: ShardEntry) -> ShardRows:
+        """Return the rows of a shard, counted from its start.
 
-def _from_zero(ends: npt.NDArray[np.uint64], rows: slice) -> tuple[npt.NDArray[np.int64], int]:
-    """Return rows of an end column, counted from the start of the first of them, and that start."""
-    start = int(ends[rows.start - 1]) if rows.start else 0
-    counted = ends[rows].astype(np.int64) - start
-    if (np.diff(counted, prepend=0) < 0).any():
-        raise ValueError("a column of ends does not ascend")
-    return counted, start
+        Raises:
+            FormatError: The columns contradict each other.
+        """
+        names = self.part_names
+        part_ends, parts = self._from_zero(self.part_ends, shard)
+        key_ends, keys = self._from_zero(self.key_ends, shard)
+        part_name = self.part_name[parts]
+        if len(part_name) < parts.stop - parts.start or (len(part_name) and part_name.max() >= len(names)):
+            raise contradictory("parts of no known name, or no parts", self.path)
+        # Number the part names as a scan does: those of the shard, by their bytes.
+        used = sorted(np.unique(part_name).tolist(), key=lambda number: encode_name(names[number]))
+        renumber = np.zeros(len(names), np.uint32)
+        renumber[used] = np.arange(len(used), dtype=np.uint32)
+        return ShardRows(
+            part_ends=part_ends,
+            key_ends=key_ends,
+            key_bytes=np.array(self.key_bytes[keys]),
+            part_names=tuple(names[number] for number in used),
+            part_name=renumber[part_name],
+            part_block=self.part_offset[parts],
+            part_size=self.part_size[parts],
+        )
+
+    def _from_zero(self, ends: npt.NDArray[np.uint64], shard: ShardEntry) -> tuple[npt.NDArray[np.uint64], slice]:
+        """Return the rows of an end column for a shard, counted from its first row, and the slice that they span."""
+        first = shard.first_sample
+        start, rows = int(ends[first - 1]) if first else 0, ends[first : first + shard.samples]
+        if len(rows) and (int(rows[0]) < start or (rows[1:] < rows[:-1]).any()):
+            raise contradictory("a column of ends does not ascend", self.path)
+        return rows - np.uint64(start), slice(start, int(rows[-1]) if len(rows) else start)

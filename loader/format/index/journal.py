@@ -12,7 +12,6 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple
 
 from ...errors import FormatError, StorageError
@@ -174,13 +173,13 @@ def download_scans(storage: Storage, work: Storage, part: ScanFolders | None = N
     Args:
         part: Skip the scans of the other parts; None downloads all.
     """
+
+    def download(file: FileInfo) -> None:
+        work.write_new(file.name, storage.read(file.name))
+
     with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:
-        for _ in threads.map(partial(_download, storage, work), _scan_files(storage, part)):
+        for _ in threads.map(download, _scan_files(storage, part)):
             pass
-
-
-def _download(storage: Storage, work: Storage, file: FileInfo) -> None:
-    work.write_new(file.name, storage.read(file.name))
 
 
 def download_scan(storage: Storage, work: Storage, place: ScanPlace) -> None:

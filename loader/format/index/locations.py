@@ -162,11 +162,21 @@ class SampleLocator:
         self._index = index
         self._names = list(index.part_names)
         self._wanted = None if parts is None else np.array([name in parts for name in self._names], dtype=bool)
+        self.wanted_names = [name if parts is None or name in parts else None for name in self._names]
         self.shard_starts = np.array([shard.first_sample for shard in index.shards], dtype=np.int64)
         self.shard_sizes = np.array([shard.size_bytes for shard in index.shards], dtype=np.int64)
-        self._keys = memoryview(np.asarray(index.key_bytes).data)
-        self._scalar = _ScalarLocator(index, self._wanted)
-        self.wanted_names = self._scalar.names
+        self._starts, self._sizes = self.shard_starts.tolist(), self.shard_sizes.tolist()
+        self._part_ends, self._key_ends, self._keys, *self._rows = (
+            memoryview(np.asarray(column).data)
+            for column in (
+                index.part_ends,
+                index.key_ends,
+                index.key_bytes,
+                index.part_name,
+                index.part_offset,
+                index.part_size,
+            )
+        )
 
     @cached_property
     def columns(self) -> IndexColumns:
@@ -182,7 +192,7 @@ class SampleLocator:
         """
         if len(samples) < _MIN_VECTORISED:
             found = SampleLocations() if found is None else found
-            self._scalar.locate(samples.tolist(), found)
+            self._locate_few(samples.tolist(), found)
             return found
         if found is None:
             return self._locate(samples)
@@ -234,6 +244,44 @@ class SampleLocator:
             part_start=(start - low[of_sample]).tolist(),
             part_stop=(stop - low[of_sample]).tolist(),
         )
+
+    def _locate_few(self, samples: list[int], found: SampleLocations) -> None:
+        """Append the locations of samples one by one: indexing a memoryview takes a tenth of the time of an array."""
+        part_ends, key_ends, keys = self._part_ends, self._key_ends, self._keys
+        starts, sizes, several = self._starts, self._sizes, len(self._starts) > 1
+        for sample in samples:
+            part, key = (part_ends[sample - 1], key_ends[sample - 1]) if sample else (0, 0)
+            shard = bisect_right(starts, sample) - 1 if several else 0
+            key_end = key_ends[sample]
+            if not key <= key_end <= len(keys):
+                raise contradictory("the key of a sample has no bytes", self._index.path)
+            found.key.append(str(keys[key:key_end], "utf-8", "surrogateescape"))
+            found.shard.append(shard)
+            parts = self._parts(part, part_ends[sample], sizes[shard])
+            low, high = parts[0][:2] if len(parts) == 1 else _span(parts)
+            for start, stop, name in parts:
+                found.part_name.append(name)
+                found.part_start.append(start - low)
+                found.part_stop.append(stop - low)
+            found.start.append(low)
+            found.size_bytes.append(high - low)
+            found.first_part.append(len(found.part_name))
+        found.sample.extend(samples)
+
+    def _parts(self, first: int, last: int, shard_size: int) -> list[tuple[int, int, str]]:
+        """Return start, end and name of the wanted parts in some rows."""
+        names, (part_name, part_offset, part_size) = self.wanted_names, self._rows
+        if not first <= last <= len(part_name):
+            raise contradictory("the parts of a sample have no rows", self._index.path)
+        parts = []
+        for row in range(first, last):
+            number, start, size = part_name[row], part_offset[row] * BLOCK, part_size[row]
+            if number >= len(names) or start == 0 or start + size > shard_size:
+                raise contradictory("a part outside of its shard, or of no known name", self._index.path)
+            name = names[number]
+            if name is not None:
+                parts.append((start, start + size, name))
+        return parts
 
     def _one_part_each(self, samples: IntArray, shard: IntArray, row: IntArray) -> SampleLocations | None:
         """Return the locations of samples of one part each, which is in ``row``; None if some parts are not wanted."""
@@ -313,59 +361,6 @@ class SampleLocator:
         # Sizes are unsigned in the index: very large ones are negative here, and sums of them overflow.
         if ((name >= len(self._names)) | (start == 0) | (size < 0) | (size > shard_size - start)).any():
             raise contradictory("a part outside of its shard, or of no known name", self._index.path)
-
-
-class _ScalarLocator:
-    """Locates samples one by one, in memoryviews: indexing one takes a tenth of the time of an array."""
-
-    def __init__(self, index: DatasetIndex, wanted: npt.NDArray[np.bool_] | None) -> None:
-        self._index = index
-        self.names = [
-            name if wanted is None or wanted[number] else None for number, name in enumerate(index.part_names)
-        ]
-        ends = (index.part_ends, index.key_ends, index.key_bytes)
-        rows = (index.part_name, index.part_offset, index.part_size)
-        self._ends = tuple(memoryview(np.asarray(column).data) for column in ends)
-        self._rows = tuple(memoryview(np.asarray(column).data) for column in rows)
-        self._shard_starts = [shard.first_sample for shard in index.shards]
-        self._shard_sizes = [shard.size_bytes for shard in index.shards]
-
-    def locate(self, samples: list[int], found: SampleLocations) -> None:
-        part_ends, key_ends, keys = self._ends
-        starts, sizes, several = self._shard_starts, self._shard_sizes, len(self._shard_starts) > 1
-        for sample in samples:
-            part, key = (part_ends[sample - 1], key_ends[sample - 1]) if sample else (0, 0)
-            shard = bisect_right(starts, sample) - 1 if several else 0
-            key_end = key_ends[sample]
-            if not key <= key_end <= len(keys):
-                raise contradictory("the key of a sample has no bytes", self._index.path)
-            found.key.append(str(keys[key:key_end], "utf-8", "surrogateescape"))
-            found.shard.append(shard)
-            parts = self._parts(part, part_ends[sample], sizes[shard])
-            low, high = parts[0][:2] if len(parts) == 1 else _span(parts)
-            for start, stop, name in parts:
-                found.part_name.append(name)
-                found.part_start.append(start - low)
-                found.part_stop.append(stop - low)
-            found.start.append(low)
-            found.size_bytes.append(high - low)
-            found.first_part.append(len(found.part_name))
-        found.sample.extend(samples)
-
-    def _parts(self, first: int, last: int, shard_size: int) -> list[tuple[int, int, str]]:
-        """Return start, end and name of the wanted parts in some rows."""
-        names, (part_name, part_offset, part_size) = self.names, self._rows
-        if not first <= last <= len(part_name):
-            raise contradictory("the parts of a sample have no rows", self._index.path)
-        parts = []
-        for row in range(first, last):
-            number, start, size = part_name[row], part_offset[row] * BLOCK, part_size[row]
-            if number >= len(names) or start == 0 or start + size > shard_size:
-                raise contradictory("a part outside of its shard, or of no known name", self._index.path)
-            name = names[number]
-            if name is not None:
-                parts.append((start, start + size, name))
-        return parts
 
 
 def _span(parts: list[tuple[int, int, str]]) -> tuple[int, int]:

@@ -79,6 +79,19 @@ class ShardIndex:
         return [decode_name(data[start:end]) for start, end in zip(chain((0,), ends), ends, strict=False)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRows:
+    """The rows of an index for one shard of n samples and p parts."""
+
+    part_ends: npt.NDArray[np.integer[Any]]  # (n,) counted from zero
+    key_ends: npt.NDArray[np.integer[Any]]  # (n,) counted from zero
+    key_bytes: npt.NDArray[np.uint8]
+    part_names: tuple[str, ...]  # of the shard, in the order of a scan
+    part_name: npt.NDArray[np.uint32]  # (p,) index in part_names
+    part_block: npt.NDArray[np.integer[Any]]  # (p,) offset of the contents in blocks of 512 bytes
+    part_size: npt.NDArray[np.integer[Any]]  # (p,) bytes
+
+
 def index_shard(
     storage: Storage, name: str, *, max_samples: int | None = None, info: FileInfo | None = None
 ) -> ShardIndex:

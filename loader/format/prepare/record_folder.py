@@ -35,7 +35,8 @@ from ..jsonl.index import IDX_SUFFIX, LINE, build_jsonl_index, open_jsonl_index,
 from ..jsonl.lines import BYTE_ORDER_MARK
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE
 from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_files
-from ..records.record_file import open_record_file, read_record
+from ..records.opening import open_record_file
+from ..records.record_file import read_record
 from ..worker_pool import run_in_workers
 from .inputs import is_written, planned_files
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
@@ -192,7 +193,7 @@ class RecordPrepare(RunningPrepare):
             with storage.open(shard.name, shard.info) as opened:
                 line = opened.read_at(0, min(max_bytes, MAX_JSON_BYTES)).partition(b"\n")[0]
             return {LINE: line.removeprefix(BYTE_ORDER_MARK)}
-        from ..parquet.row_file import RowFile
+        from ..records.row_file import RowFile
 
         file = RowFile(storage, shard.name)
         if max(file.group_bytes) > max_bytes:  # a row is read with its whole row group

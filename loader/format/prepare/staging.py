@@ -73,7 +73,7 @@ class IndexStaging:
             compat = _open_compat_files(inputs) if self._has_compat else None
             if compat:
                 stack.enter_context(closing(compat))
-            writer = IndexWriter(work, STAGED_INDEX, kept=inputs.previous.rows, durable=False)
+            writer = IndexWriter(work, STAGED_INDEX, kept=inputs.previous.index, durable=False)
             with writer:
                 self._write_shards(writer, compat)
             layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")

@@ -29,7 +29,8 @@ from ..index.layout import (
 )
 from ..index.locations import SampleLocations
 from ..nv_meta import INDEX_FOLDER, outdated
-from .record_file import RecordFile, locations_of, open_record_file, record_number
+from .opening import open_record_file
+from .record_file import RecordFile, locations_of, record_number
 
 
 class RecordIndex(SampleIndex):

@@ -18,6 +18,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import FormatError, StorageError
 from ...storage import ByteRange, ReadableFile, Storage, map_file, raise_storage_error
+from .record_file import RecordFile
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
@@ -77,30 +78,24 @@ def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
     return header
 
 
-class TokenFile:
-    """The sequences of a pair ``x.bin`` and ``x.idx``. Opening reads the header and the end of the last sequence.
-
-    Args:
-        name: Name of the ``.bin`` file.
-    """
+class TokenFile(RecordFile):
+    """The sequences of a pair ``x.bin`` (the name) and ``x.idx``; opening reads the header and the last sequence."""
 
     decodes = False
 
     def __init__(self, storage: Storage, name: str) -> None:
-        self.storage = storage
-        self.name = name
         self.index_name = name.removesuffix(".bin") + ".idx"
         try:
-            self._info = storage.stat(name)
+            info = storage.stat(name)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError) and storage.exists(self.index_name):
                 raise FormatError(
                     f"the tokens of this index are missing: there is no {name} next to it",
-                    shard=self.index_path,
+                    shard=storage.path(self.index_name),
                     hint="copy both files of the pair",
                 ) from error
             raise
-        self.size_bytes = self._info.size_bytes
+        super().__init__(storage, name, info, size_bytes=info.size_bytes, part_names=(TOKENS,))
         try:
             self._index_info = storage.stat(self.index_name)
             with storage.open(self.index_name, self._index_info) as file:
@@ -117,19 +112,9 @@ class TokenFile:
             raise
 
     @property
-    def path(self) -> str:
-        """Path of the ``.bin`` file, for messages."""
-        return self.storage.path(self.name)
-
-    @property
     def index_path(self) -> str:
         """Path of the ``.idx`` file, for messages."""
         return self.storage.path(self.index_name)
-
-    @property
-    def part_names(self) -> tuple[str, ...]:
-        """The one part of a sample."""
-        return (TOKENS,)
 
     def __len__(self) -> int:
         return self.header.sequences
@@ -177,7 +162,6 @@ class TokenFile:
         return np.frombuffer(data, "<i8")
 
     def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the byte ranges of sequences."""
         lengths, offsets = self.columns
         start = offsets[numbers].astype(np.int64)
         size = lengths[numbers].astype(np.int64) * self.header.dtype.itemsize
@@ -187,33 +171,13 @@ class TokenFile:
             raise self.outside(int(numbers[first]), int(start[first]), int(start[first]) + int(size[first]))
         return start, size
 
-    def expect(self, numbers: IntArray) -> None:
-        """Ignore the announcement: the storage prefetches byte ranges."""
-
-    def open(self) -> ReadableFile:
-        """Open the ``.bin`` file."""
-        file = self.storage.open(self.name, self._info)
-        if file.size_bytes != self.size_bytes:
-            file.close()
-            raise FormatError(
-                f"the file has changed since it was opened: it had {self.size_bytes:,} bytes, now {file.size_bytes:,}",
-                shard=self.path,
-                hint="restart the program when the file is complete",
-            )
-        return file
-
     def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
-        """Read the bytes of one sequence."""
         start, size = self.spans(np.array([number]))
         return {TOKENS: file.read_at(int(start[0]), int(size[0]))}
 
     def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:  # noqa: ARG002 - all are alike
         """Convert bytes to an array, which is writable: torch warns of tensors that share read-only memory."""
         return {TOKENS: np.frombuffer(bytearray(parts[TOKENS]), self.header.dtype)}
-
-    def part_bytes(self) -> dict[str, int]:
-        """Return the size of the ``.bin`` file."""
-        return {TOKENS: self.size_bytes}
 
     def facts(self) -> dict[str, Any]:
         """Return the number type, and the numbers of tokens and documents."""
@@ -222,5 +186,4 @@ class TokenFile:
         return {"tokens": {"dtype": dtype.name, "total": self.size_bytes // dtype.itemsize, "documents": documents}}
 
     def fingerprint(self) -> bytes:
-        """Return the sizes, and the start of the index."""
         return self._start + self.size_bytes.to_bytes(8, "little")

@@ -13,39 +13,29 @@ from typing import Any
 import numpy as np
 
 from ...arrays import IntArray
-from ...errors import FormatError, SampleError
+from ...errors import SampleError
 from ...storage import ReadableFile, Storage
+from .record_file import RecordFile
 from .row_groups import PartialRow, RowGroups, row_cache, serials
 
 
-class RowFile:
-    """The rows of a Parquet file. Opening reads the footer.
-
-    Raises:
-        ImportError: pyarrow is not installed.
-    """
+class RowFile(RecordFile):
+    """The rows of a Parquet file; opening it needs pyarrow, and reads the footer."""
 
     decodes = False
 
     def __init__(self, storage: Storage, name: str) -> None:
-        self.storage = storage
-        self.name = name
-        self._info = storage.stat(name)
-        with RowGroups(storage, name, self._info) as groups:
+        info = storage.stat(name)
+        with RowGroups(storage, name, info) as groups:
             metadata = groups.metadata
-            self.size_bytes = groups.size_bytes
             self.ends = np.cumsum(groups.rows)
             self.group_bytes = [metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups)]
             self.columns = {field.name: str(field.type) for field in groups.schema}
+            super().__init__(storage, name, info, size_bytes=groups.size_bytes, part_names=tuple(self.columns))
             self._column_bytes = _column_bytes(metadata)
             self._expected: dict[int, list[int]] = {}  # row group → its announced rows
             self._serial = next(serials)
             self._footer = groups.checksum()
-
-    @property
-    def part_names(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        return tuple(self.columns)
 
     def __len__(self) -> int:
         return int(self.ends[-1]) if len(self.ends) else 0
@@ -61,18 +51,8 @@ class RowFile:
             for number, group in zip(numbers.tolist(), groups.tolist(), strict=True):
                 self._expected.setdefault(group, []).append(number)
 
-    def open(self) -> ReadableFile:
-        """Open the file."""
-        groups = RowGroups(self.storage, self.name, self._info)
-        if groups.size_bytes != self.size_bytes:
-            groups.close()
-            raise FormatError(
-                f"the file has changed since it was opened: it had {self.size_bytes:,} bytes, "
-                f"now {groups.size_bytes:,}",
-                shard=self.storage.path(self.name),
-                hint="restart the program when the file is complete",
-            )
-        return groups
+    def _open(self) -> ReadableFile:
+        return RowGroups(self.storage, self.name, self._info)
 
     def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
         """Read one row; neighbours in its row group are then in memory."""
@@ -97,7 +77,7 @@ class RowFile:
                 f"column {name!r} cannot be read: {error}",
                 key=f"{self.name}/{number}",
                 part=name,
-                source=self.storage.path(self.name),
+                source=self.path,
                 hint="correct the value, or write the column with another type",
             )
         return dict(parts)

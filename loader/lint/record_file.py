@@ -92,8 +92,7 @@ def _check_tokens(lint: RunningLint, storage: Storage, name: str, *, every_sampl
 
 def _check_rows(lint: RunningLint, storage: Storage, name: str, *, every_sample: bool) -> None:
     """Check the footer of a Parquet file, and decode each row group."""
-    from ..format.records.row_file import RowFile
-    from ..format.records.row_groups import CACHED_BYTES, RowGroups
+    from ..format.records.row_file import CACHED_BYTES, RowFile, RowGroups
 
     def add(rule: LintRule, message: str) -> None:
         lint.add(Finding(rule, message, shard=name))

@@ -6,17 +6,250 @@ cache holds, so the rows that were announced are taken from a group when it is d
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+import os
+import zlib
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import count
+from threading import Lock
 from typing import Any
+from weakref import finalize
 
 import numpy as np
 
 from ...arrays import IntArray
-from ...errors import SampleError
-from ...storage import ReadableFile, Storage
+from ...errors import FormatError, SampleError
+from ...storage import ClosesOnExit, FileInfo, FileStream, ReadableFile, Storage
 from .record_file import RecordFile
-from .row_groups import PartialRow, RowGroups, row_cache, serials
+
+CACHED_BYTES = 256 << 20
+"""Limit of the decoded row groups that a process keeps; it keeps at least one."""
+
+READY_BYTES = 128 << 20
+"""Limit of the announced rows that a process keeps until they are read, by their mean size in their row group."""
+
+_MAX_REFUSED = 10_000
+
+
+class RowCache:
+    """The decoded row groups of a process, up to :data:`CACHED_BYTES`; the one that was not used longest goes first.
+
+    It also holds the announced rows, up to :data:`READY_BYTES`. Threads may use it at the same time: each change of its
+    dicts is one step, and a row or row group that another thread has dropped is decoded again.
+    """
+
+    def __init__(self) -> None:
+        self.ready_bytes = 0
+        self._ready: dict[tuple[int, int], tuple[dict[str, Any], int]] = {}
+        self._refused = 0  # rows in a row that found no room
+        self._groups: OrderedDict[tuple[int, int], tuple[list[tuple[str, Any]], int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: tuple[int, int], decode: Callable[[], Any]) -> list[tuple[str, Any]]:
+        """Return names and Arrow columns of a row group; decode it if it is not here."""
+        found = self._groups.get(key)
+        if found is not None:
+            with suppress(KeyError):  # another thread has dropped it
+                self._groups.move_to_end(key)
+            return found[0]
+        table = decode()
+        columns = list(zip(table.column_names, table.columns, strict=True))
+        self._groups[key] = columns, table.nbytes
+        self._bytes += table.nbytes
+        while self._bytes > CACHED_BYTES and len(self._groups) > 1:
+            _, (_, size_bytes) = self._groups.popitem(last=False)
+            self._bytes -= size_bytes
+        return columns
+
+    def has_room(self, key: tuple[int, int], size_bytes: int) -> bool:
+        """Return True if there is room for an announced row that is not here yet.
+
+        An iteration that ends early never reads its announced rows. So many refusals drop all of them.
+        """
+        if key in self._ready:
+            return False
+        if self.ready_bytes + size_bytes <= READY_BYTES:
+            self._refused = 0
+            return True
+        self._refused += 1
+        if self._refused > _MAX_REFUSED:
+            self._ready.clear()
+            self.ready_bytes = self._refused = 0
+        return False
+
+    def add(self, key: tuple[int, int], row: dict[str, Any], size_bytes: int) -> None:
+        """Add an announced row."""
+        self._ready[key] = row, size_bytes
+        self.ready_bytes += size_bytes
+
+    def take(self, key: tuple[int, int]) -> dict[str, Any] | None:
+        """Remove and return an announced row; None if it is not here."""
+        row, size_bytes = self._ready.pop(key, (None, 0))
+        self.ready_bytes -= size_bytes
+        return row
+
+    def drop(self, serial: int) -> None:
+        """Drop the row groups of a file that is closed."""
+        for key in [key for key in list(self._groups) if key[0] == serial]:
+            self._bytes -= self._groups.pop(key, (None, 0))[1]
+
+
+row_cache = RowCache()
+serials = count()
+"""Numbers of opened files, which are never used again in this process, unlike ids."""
+
+
+_MAX_ROWS = 1 << 62
+_MAX_GROUP_BYTES = 4 << 30  # each worker process decodes at least one
+_VALUE_BITS = {"BOOLEAN": 1, "INT64": 64, "DOUBLE": 64, "INT96": 64}  # others: 32, or an offset of 32
+_MAGIC = b"PAR1"
+_COPY_AGAIN = "copy the file again: it is truncated or damaged"
+
+
+class RowGroups(ClosesOnExit):
+    """An open Parquet file, which returns rows from decoded row groups.
+
+    Args:
+        info: Its size and version, if they are known.
+    """
+
+    def __init__(self, storage: Storage, name: str, info: FileInfo | None = None) -> None:
+        self.path = storage.path(name)
+        self.serial = next(serials)
+        _import_parquet()
+        self._file = storage.open(name, info)
+        self.size_bytes = self._file.size_bytes
+        try:
+            self._check_end()
+            self._open()
+            self.metadata: Any = self._parquet.metadata
+            self.schema: Any = self._parquet.schema_arrow
+            self.rows: list[int] = [
+                self.metadata.row_group(one).num_rows for one in range(self.metadata.num_row_groups)
+            ]
+            if any(rows < 0 for rows in self.rows) or sum(self.rows) > _MAX_ROWS:
+                raise ValueError(f"its row groups have {sum(self.rows):,} rows")  # noqa: TRY301 - as pyarrow's
+        except (OSError, ValueError) as error:  # pyarrow's errors are of these classes
+            self._file.close()
+            raise self._damaged("its footer", error) from error
+        except BaseException:
+            self._file.close()
+            raise
+        finalize(self, row_cache.drop, self.serial).atexit = False  # most files are dropped without close()
+
+    def _open(self) -> None:
+        """Open the file in pyarrow, for this process."""
+        self._lock = Lock()
+        self._process = os.getpid()
+        self._parquet = _import_parquet().ParquetFile(FileStream(self._file))
+
+    def _check_end(self) -> None:
+        if self._file.read_at(max(0, self.size_bytes - len(_MAGIC)), len(_MAGIC)) != _MAGIC:
+            raise FormatError(
+                f"expected a Parquet file, which ends with {_MAGIC!r}; this one does not",
+                shard=self.path,
+                hint=_COPY_AGAIN,
+            )
+
+    def _damaged(self, what: str, error: Exception) -> FormatError:
+        return FormatError(f"{what} cannot be read: {_first_line(error)}", shard=self.path, hint=_COPY_AGAIN)
+
+    def checksum(self) -> int:
+        """Return a checksum of the footer."""
+        try:
+            return zlib.crc32(str(self.metadata.to_dict()).encode("utf-8", "surrogateescape"))
+        except (ValueError, OverflowError):  # a statistic that Python cannot hold
+            end = self._file.read_at(max(0, self.size_bytes - 8), 4)
+            footer_bytes = min(int.from_bytes(end, "little"), self.size_bytes)
+            return zlib.crc32(self._file.read_at(self.size_bytes - footer_bytes, footer_bytes))
+
+    def row(self, group: int, number: int) -> dict[str, Any]:
+        """Return a row of a row group as Python objects by column."""
+        columns = row_cache.get((self.serial, group), lambda: self.decode(group))
+        try:
+            return {name: column[number].as_py() for name, column in columns}
+        except (ValueError, OverflowError):  # of one value, which must not cost the other rows
+            return PartialRow(columns, number)
+
+    def decode(self, group: int) -> Any:
+        """Return a row group as an Arrow table."""
+        size_bytes = _decoded_bytes(self.metadata.row_group(group))
+        if size_bytes > _MAX_GROUP_BYTES:
+            raise FormatError(
+                f"row group {group} needs at least {size_bytes:,} bytes of memory; expected at most "
+                f"{_MAX_GROUP_BYTES:,}",
+                shard=self.path,
+                hint="write the file again with smaller row groups: pyarrow.parquet.write_table(…, row_group_size=…)",
+            )
+        if self._process != os.getpid():  # forked while another thread may have read
+            self._open()
+        try:
+            with self._lock:  # pyarrow deadlocks if two threads read from one Python file
+                # One thread: worker processes already use all cores.
+                table = self._parquet.read_row_group(group, use_threads=False)
+            if table.num_rows != self.rows[group]:
+                raise ValueError(f"expected {self.rows[group]:,} rows, found {table.num_rows:,}")  # noqa: TRY301
+            return table
+        except (OSError, ValueError) as error:
+            raise self._damaged(f"row group {group}", error) from error
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        """Read bytes of the file."""
+        return self._file.read_at(offset, size_bytes)
+
+    def expect_few(self) -> None:
+        """Announce that few bytes of the file will be read."""
+        self._file.expect_few()
+
+    def expect(self, offset: int, size_bytes: int) -> None:
+        """Ignore the announcement: rows are not byte ranges."""
+
+    def fetch(self, offset: int, size_bytes: int) -> None:
+        """Return None: rows are read when they are used."""
+
+    def close(self) -> None:
+        """Close the file, and drop its decoded row groups."""
+        row_cache.drop(self.serial)
+        self._file.close()
+
+
+class PartialRow(dict[str, Any]):
+    """The values of a row that Python can hold, and the errors of the other ones by column."""
+
+    def __init__(self, columns: list[tuple[str, Any]], number: int) -> None:
+        super().__init__()
+        self.errors: dict[str, str] = {}
+        for name, column in columns:
+            try:
+                self[name] = column[number].as_py()
+            except (ValueError, OverflowError) as error:
+                self.errors[name] = _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error's text, which may quote bytes of the file."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in lines[0])
+
+
+def _decoded_bytes(group: Any) -> int:
+    """Return the least memory that the values of a row group take; compressed, they may have far fewer bytes."""
+    columns = map(group.column, range(group.num_columns))
+    return sum(column.num_values * _VALUE_BITS.get(column.physical_type, 32) // 8 for column in columns)
+
+
+def _import_parquet() -> Any:
+    """Import ``pyarrow.parquet``.
+
+    Raises:
+        ImportError: pyarrow is not installed; the message has the command that installs it.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError("Parquet files need the package pyarrow: pip install 'energon-toolkit[tables]'") from None
+    return parquet
 
 
 class RowFile(RecordFile):

@@ -17,8 +17,7 @@ from loader.dataset.records import SingleFile
 from loader.errors import FormatError, SampleError
 from loader.format.dataset_ref import DatasetRef
 from loader.format.records import row_file, row_groups
-from loader.format.records.row_file import RowFile
-from loader.format.records.row_groups import RowCache, RowGroups
+from loader.format.records.row_file import RowCache, RowFile, RowGroups
 from loader.lint.record_file import lint_record_file
 from loader.storage import open_parent
 from tests.tables import row, write_rows

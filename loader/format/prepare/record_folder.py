@@ -19,8 +19,7 @@ from ...storage import FileInfo, Storage
 from ...version import __version__
 from ..carry import NextValues, carry_to_next_index
 from ..cluster.executor import run_in_executor
-from ..contents.findings import Contents
-from ..contents.sampler import MAX_JSON_BYTES, ContentSampler, parse_document
+from ..contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
 from ..index.current import read_uuid

@@ -17,7 +17,7 @@ from ...storage import RemoteStorage, Storage
 from ..carry import NextValues, carry_to_next_index
 from ..cluster.share import check_complete, check_not_planned
 from ..compat.files import STAGED_SQLITE, stale_compat_files
-from ..contents.sampler import ContentSampler
+from ..contents.findings import ContentSampler
 from ..index.current import prefetch_documents
 from ..index.dataset_index import DatasetIndex
 from ..index.layout import Layout, layout_warnings

@@ -14,8 +14,7 @@ from ...errors import EnergonError, FormatError, StorageError
 from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
 from ..cluster.executor import run_in_executor
 from ..compat.files import stage_tar_idx
-from ..contents.findings import Contents
-from ..contents.sampler import ContentSampler
+from ..contents.findings import Contents, ContentSampler
 from ..index.journal import Journal, ScanFolders, ScanPlace, download_scan, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from ...errors import FormatError
 from ...version import __version__
 from ..compat.files import CompatFiles, first_unwritable_folder
-from ..contents.findings import Contents
-from ..contents.sampler import ContentSampler
+from ..contents.findings import Contents, ContentSampler
 from ..index.dataset_index import DatasetIndex
 from ..index.layout import Layout
 from ..index.publish import STAGING

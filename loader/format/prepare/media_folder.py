@@ -30,8 +30,8 @@ from ..media.tables import (
     fill_media_tables,
 )
 from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML, LOCK
-from .inputs import PrepareInputs
 from .plan import PrepareProgress, ProgressCallback
+from .staging import PrepareInputs
 
 _STAGED = f"{FOLDER}/index.sqlite.partial"
 _FILES_AT_ONCE = 64

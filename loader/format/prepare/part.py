@@ -13,10 +13,10 @@ from ...storage import FileInfo, RemoteStorage, Storage
 from ..cluster.share import PART_PLAN, Part, PartPlan, divide_shards, read_part_plan, scan_folders, write_part_plan
 from ..index.current import PreviousIndex
 from ..index.journal import Journal, ScanFolders, download_scans
-from .inputs import unchanged_shards
 from .plan import PreparePlan, ProgressCallback, ScanHow
 from .scans import ShardScans
 from .shards import find_shards, parse_exclude
+from .staging import unchanged_shards
 from .workspace import check_destination, open_part_workspace
 
 _STATUS_THREADS = 32  # of a network file system or an object store

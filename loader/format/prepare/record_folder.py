@@ -37,11 +37,11 @@ from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_
 from ..records.opening import open_record_file
 from ..records.record_file import read_record
 from ..worker_pool import run_in_workers
-from .inputs import is_written, planned_files
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
 from .scans import raise_scan_errors
 from .shards import ShardSearch, find_shards
 from .split import plan_split
+from .staging import is_written, planned_files
 from .workspace import Workspace
 
 

@@ -26,13 +26,21 @@ from ..index.sample_bytes import read_sample
 from ..media.tables import MediaReport
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
 from .fix_duplicates import fix_duplicates, repeated_keys
-from .inputs import PrepareInputs, is_up_to_date, is_written, planned_files, read_inputs
 from .media_folder import collect_media
 from .plan import PartSize, PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
 from .record_folder import RecordPrepare
 from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
-from .staging import STAGED_INDEX, IndexStaging, StagedIndex
+from .staging import (
+    STAGED_INDEX,
+    IndexStaging,
+    PrepareInputs,
+    StagedIndex,
+    is_up_to_date,
+    is_written,
+    planned_files,
+    read_inputs,
+)
 from .workspace import Workspace, check_destination, open_trial_workspace, open_workspace
 
 _MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again

@@ -1,4 +1,7 @@
-"""Collect what some samples contain: kinds of parts by their first bytes, and the keys inside json parts."""
+"""Inspect some samples of each shard, in the processes that scan the shards, and collect what they contain.
+
+These are the kinds of parts, by their first bytes, and the keys inside json parts.
+"""
 
 from __future__ import annotations
 

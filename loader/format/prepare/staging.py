@@ -1,4 +1,4 @@
-"""Stage the index of a dataset: scan shards in workers, and meanwhile write columns and compat files."""
+"""Stage the index of a dataset: reuse what has not changed, scan shards in workers, and meanwhile write columns."""
 
 from __future__ import annotations
 

@@ -228,15 +228,18 @@ def carry_to_next_index(
     Args:
         earlier: Shards of the current index; empty if there is none.
     """
+    # Find the samples of unchanged shards, run by run.
     rows = {_version(shard): range(shard.first_sample, shard.first_sample + shard.samples) for shard in earlier}
     if [*rows] == [*map(_version, now)]:
         return NextValues()
     runs = [(0, rows[_version(shard)]) for shard in now if _version(shard) in rows]
     changed = len(now) - len(runs)
+    # Values of new shards are not known: then no column and filter can be carried.
     every = carried_values(NewOrder([OldDataset(storage.path(""), storage, earlier)], runs, now))
     if changed:
         reason = f"{changed:,} of {len(now):,} shards are new or changed"
         every = (CarriedValues(kind, name, reason) for kind in (COLUMNS, FILTERS) for name in kind.names(storage))
+    # Stage what can be carried, and list the files of the others for removal.
     renames: list[tuple[str, str]] = []
     removals: list[str] = []
     warnings: list[str] = []

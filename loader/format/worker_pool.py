@@ -17,6 +17,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -63,7 +64,7 @@ def run_in_workers(
         Exception: The function raised this error.
     """
     apart = workers > 1 or is_stopped is not None
-    return stream_from_workers(_Single(function), items, workers=workers, apart=apart, is_stopped=is_stopped)
+    return stream_from_workers(partial(_single, function), items, workers=workers, apart=apart, is_stopped=is_stopped)
 
 
 def stream_from_workers(
@@ -95,14 +96,8 @@ def stream_from_workers(
     return results
 
 
-class _Single:
-    """A function that yields one result."""
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-
-    def __call__(self, item: Any) -> Generator[Any, None, None]:
-        yield self._function(item)
+def _single(function: Callable[[_Item], _Result], item: _Item) -> Generator[_Result, None, None]:
+    yield function(item)
 
 
 def _run_serially(

@@ -86,6 +86,7 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
         raise ConfigError(
             f"the engine dask needs the package distributed: {error}", hint="pip install 'energon-toolkit[dask]'"
         ) from error
+    # Check what the user gave, before a connection is tried.
     is_file = os.path.exists(scheduler)
     if not (is_file or "://" in scheduler or re.search(r":\d+$", scheduler)):
         raise ConfigError(
@@ -93,6 +94,7 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
             at=scheduler,
             hint="give an address such as tcp://node1:8786, or the file that dask scheduler --scheduler-file writes",
         )
+    # Connect, and wait for the first worker.
     try:
         client = Client(
             None if is_file else scheduler,

@@ -225,6 +225,7 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
             at=storage.path(""),
             hint=f"run the parts first: energon prepare {url} --part 1/64, and so on",
         )
+    # Find the parts with shards that are not scanned.
     missing = frozenset(unscanned)
     found = {
         number: [name for name in plan.shards_of(number) if name in missing] for number in range(1, plan.parts + 1)
@@ -232,6 +233,7 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
     names = [name for shards in found.values() for name in shards]
     if not names:
         return
+    # Name them, and the command that runs the first one.
     numbers = [number for number, shards in found.items() if shards]
     which = (
         f"part {numbers[0]} of {plan.parts} is"

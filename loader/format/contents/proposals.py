@@ -352,6 +352,7 @@ def _propose(
     *,
     sets: Sequence[PartSet],
 ) -> str | None:
+    # A part of the name of the field comes first.
     part_kinds = _PART_KINDS_OF_FIELD_KIND[field.kind]
     fitting = [name for name, kind in parts.items() if kind in part_kinds]
     named = [name for name in fitting if name.split(".")[0] == field.name]
@@ -367,6 +368,7 @@ def _propose(
         expression = ",".join(plain)
         if expression not in used:
             return expression
+    # Without a fitting part, look for a value inside the json part.
     if json_part is None:
         return None
     if field.kind == "turns" and isinstance(example.get("system"), str) and is_conversation(example):

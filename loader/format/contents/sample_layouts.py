@@ -132,6 +132,7 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     >>> find_layout(["0.jpg", "1.jpg", "json"], {"texts": ["a cat", None, "and a dog", None]}).type_name
     'InterleavedSample'
     """
+    # Sort the parts by kind; any other kind has no layout.
     images = [name for name in part_names if kind_of_name(name) == "image"]
     texts = [name for name in part_names if kind_of_name(name) == "text"]
     trees = [name for name in part_names if kind_of_name(name) == "tree"]
@@ -139,18 +140,21 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     others = len(part_names) - len(texts) - len(trees) - sum(map(len, media.values()))
     if others:
         return None
+    # A conversation may be about media of any kind, the other layouts only about images.
     if json_example is not None and len(trees) == 1 and not texts and is_conversation(json_example):
         layout = _conversation(trees[0], media)
         if layout is not None:
             return layout
     if not images or media["video"] or media["audio"]:
         return None
+    # The images and texts may be numbered parts.
     if not trees and texts and all(map(_NUMBERED.fullmatch, part_names)):
         numbers = [name.partition(".")[0] for name in part_names]
         if len(set(numbers)) < len(numbers):
             return None  # 0.jpg and 0.txt: the order is unknown
         code = _code("InterleavedSample", part_names, None, _NUMBERED_PARTS)
         return SampleLayout(type_name="InterleavedSample", what="its images and texts are numbered", code=code)
+    # Otherwise one json part has the text, and the places of the images.
     if texts or len(trees) != 1 or json_example is None or part_extension(trees[0]) not in ("json", "jsn"):
         return None
     (tree,) = trees

@@ -86,6 +86,7 @@ def count_names(pattern: str) -> int:
     depth = 0
     for token in _TOKEN.finditer(pattern):
         text = token[0]
+        # Open a list: remember the numbers around it.
         if text == "{":
             outer.append((names, names_before))
             names, names_before = 1, 0

@@ -178,6 +178,7 @@ class _Parser:
         self.faults: list[Fault] = []
 
     def parse(self) -> DatasetConfig:
+        # Find the dataset class and the sample type: one of them names the other.
         dataset_module, dataset_class = OWN_MODULE, None
         if "__class__" in self.document or "__module__" in self.document:
             dataset_module, dataset_class = self._module_and_class(self.document, "")
@@ -191,6 +192,7 @@ class _Parser:
             sample_type = self._legacy_type(dataset_class)
         elif dataset_class is None:
             self._fault("", f"expected 'sample_type' or '__class__', found {short_keys(self.document)}")
+        # Parse the other keys, each of which may add faults.
         extra = self._extra(foreign=not is_own_module(dataset_module))
         crude = sample_type == CRUDE.name and is_own_module(module)
         if crude:
@@ -208,6 +210,7 @@ class _Parser:
             dataset_module=dataset_module,
             extra=extra,
         )
+        # Check their combination, and report all faults at once.
         self._check_whole(config)
         if self.faults:
             raise ConfigError(file=self.file, faults=self.faults)

@@ -160,6 +160,7 @@ def _check_shape(text: str, file: str) -> None:
             hint = f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={max_document_bytes() * 4}"
             fault = Fault(place="", message=f"this document has more than {most:,} values")
             raise ConfigError(file=file, faults=[fault], hint=hint)
+        # A collection counts when it ends; until then its values are added up.
         if isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append(event.anchor)
             sizes.append(1)
@@ -177,6 +178,7 @@ def _check_shape(text: str, file: str) -> None:
             anchor, size = event.anchor, 1 + len(event.value) // _LETTERS_PER_VALUE
         else:
             continue
+        # Add the size of the value to the collection around it.
         if anchor is not None:
             size_of_anchor[anchor] = size
         sizes[-1] += size

@@ -40,12 +40,14 @@ def locate_together(groups: Sequence[tuple[SampleLocator, IntArray]]) -> SampleL
         None if some samples do not have one part, which is wanted, if their keys are of several lengths, or if the
         index has a fault: then the locators have to be called, which name it.
     """
+    # Look the samples of each dataset up.
     found: list[_Rows] = []
     for locator, samples in groups:
         rows = _rows_of(locator, samples)
         if rows is None:
             return None
         found.append(rows)
+    # Join the columns, and check all ranges at once.
     ends, first, offset, size, shard, shard_size = (
         np.concatenate([rows[column] for rows in found]) for column in range(6)
     )
@@ -204,6 +206,7 @@ class SampleLocator:
     def _locate(self, samples: IntArray) -> SampleLocations:
         index = self._index
         n = len(samples)
+        # Find the rows of parts of each sample.
         shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
         first, last = row_ranges(self.columns.part_ends, samples)
         counts = last - first
@@ -214,6 +217,7 @@ class SampleLocator:
             found = self._one_part_each(samples, shard, first)
             if found is not None:
                 return found
+        # Look up the ranges of all parts.
         ends = np.cumsum(counts)
         rows = np.repeat(first - (ends - counts), counts) + np.arange(int(ends[-1]) if n else 0)
         name = index.part_name[rows]
@@ -221,11 +225,13 @@ class SampleLocator:
         size = index.part_size[rows].astype(np.int64)
         of_sample = np.repeat(np.arange(n), counts)
         self._check(name, start, size, self.shard_sizes[shard[of_sample]])
+        # Drop the parts that are not wanted.
         if self._wanted is not None:
             keep = self._wanted[name]
             name, start, size, of_sample = name[keep], start[keep], size[keep], of_sample[keep]
             counts = np.bincount(of_sample, minlength=n)
             ends = np.cumsum(counts)
+        # Span the parts of each sample by one read, if they are neighbours.
         stop = start + size
         first_part: Column
         if len(counts) == len(name) and (counts == 1).all():

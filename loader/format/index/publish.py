@@ -160,7 +160,11 @@ class ObjectCommit:
             if self._has_committed(data):
                 return
             if self._current_version(INFO_JSON) != self._versions[INFO_JSON]:
-                raise self._lost() from None
+                raise StorageError(
+                    "another prepare of this dataset has finished since this one began; its result is kept",
+                    path=self._storage.path(INFO_JSON),
+                    hint="run the same command again: shards that have not changed are not scanned again",
+                ) from None
             raise
 
     def _has_committed(self, data: bytes) -> bool:
@@ -177,13 +181,6 @@ class ObjectCommit:
             self._versions[name] = self._current_version(name)  # before the check: a later commit changes it again
             if self._has_committed(self._info):
                 self._put_if_unchanged(name, data)
-
-    def _lost(self) -> StorageError:
-        return StorageError(
-            "another prepare of this dataset has finished since this one began; its result is kept",
-            path=self._storage.path(INFO_JSON),
-            hint="run the same command again: shards that have not changed are not scanned again",
-        )
 
 
 STAGING = f"{WORK_FOLDER}/staged"

@@ -62,15 +62,18 @@ def line_blocks(file: ReadableFile, path: str) -> Iterator[LineBlock]:
             raise FormatError(
                 f"this file ended while it was read; expected {file.size_bytes:,} bytes", shard=path, offset=offset
             )
+        # Cut the chunk after its last line; a very long line is cut off at its own end.
         is_long = offset - begin > CHECKED_JSON_BYTES
         offset += len(chunk)
         cut = (chunk.find(b"\n") if is_long else chunk.rfind(b"\n")) + 1
+        # The line continues in the next chunk: keep it, or only its ends if it is very long.
         if not cut and offset < file.size_bytes:
             pending.append(chunk)
             if len(pending) <= 2:
                 LineBlock(b"".join(pending), begin, lines, path).check_beginning()
             del pending[1 : -1 if is_long else 1]
             continue
+        # Yield the whole lines, and keep the rest of the chunk.
         cut = cut if is_long and cut else len(chunk) if offset == file.size_bytes else cut
         data = b"".join([*pending, chunk[:cut]])
         stop = offset - len(chunk) + cut

@@ -201,6 +201,7 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
         The new blocks, a multiple of 512 bytes.
     """
     extensions: list[tuple[bytes, list[bytes] | None]] = []  # unchanged blocks and None, or a block and its PAX records
+    # Read the extension headers, without the names that they have.
     in_record = False
     position = 0
     while position < len(headers) - BLOCK:
@@ -218,10 +219,12 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
         elif header[156:157] != b"L":
             extensions.append((headers[position:end], None))
         position = end
+    # Write the new name where the old one was, or into another extension header.
     own = bytearray(headers[-BLOCK:])
     posix = own[257:263] == _POSIX
     fits = _put_name(own, name, posix=posix) and not in_record
     written = [b"" if fits else _long_name(extensions, name, posix=posix or in_record)]
+    # Join the headers again; extension headers without records are dropped.
     for header, others_or_none in extensions:
         if others_or_none is None:
             written.append(header)

@@ -182,6 +182,7 @@ def prepare_media_folder(
         ConfigError: The folder is a dataset, or a package is missing.
         StorageError: No media was found, another run works here, or the disk is full.
     """
+    # Check that this is a folder of files.
     storage.list_once("")
     if storage.exists(INFO_JSON) or storage.exists(INFO_YAML):
         folder = storage.path("")
@@ -189,11 +190,13 @@ def prepare_media_folder(
         raise ConfigError("this is a dataset, no folder of files", file=folder, hint=hint)
     if not storage.exists(""):
         raise missing_folder(storage)
+    # Find the files that may be media, in chunks.
     files, undecodable = _files_to_read(storage.list(), media_filter)
     groups = [files[at : at + _FILES_AT_ONCE] for at in range(0, len(files), _FILES_AT_ONCE)]
     chunks = [MediaChunk(f"{group[0].name} … {group[-1].name}", len(group), group) for group in groups]
     if not files:
         raise _no_media(storage, (), undecodable)
+    # Read them into a new index.sqlite, which replaces the present one.
     with storage.lock(LOCK):
         storage.check_target(INDEX_SQLITE)
         with _staged_sqlite(storage) as path:

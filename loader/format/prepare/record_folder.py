@@ -204,18 +204,21 @@ class RecordPrepare(RunningPrepare):
         self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True
     ) -> PrepareReport:
         workspace, storage, previous = self._workspace, self._workspace.storage, self._previous
+        # Count files again that have changed since the scan.
         if not is_listed:
             storage.list_once("")
             search = find_shards(storage, exclude=self._plan.exclude)
             if search.shards != self._search.shards:
                 self._start(search)
                 self.scan()
+        # Plan the split and the files to write.
         layout = self.index.layout
         split = plan_split(storage, request, self._search.names)
         split_counts = split.counts(layout.shards, storage=storage)
         contents = planned_files(files, split)
         is_same = previous is not None and not self._to_scan and previous.shards == layout.shards
         changed = not (is_same and is_written(storage, contents))
+        # Carry columns and filters, and publish if anything has changed.
         earlier = previous.shards if previous else ()
         carried = carry_to_next_index(storage, workspace.work, earlier=earlier, now=layout.shards)
         identity = previous.uuid if previous is not None else ""

@@ -104,6 +104,7 @@ def open_prepare(
         ConfigError: As for :func:`run_prepare`.
         StorageError: As for :func:`run_prepare`.
     """
+    # Restrict the plan to what the place of the dataset allows.
     if plan.ref.has_other_folder:
         plan = _beside(plan)
     if plan.media is not None and plan.compat is False:
@@ -112,12 +113,14 @@ def open_prepare(
         storage = plan.ref.storage()
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
+    # Find the shards, and check the destination and the split before anything is scanned.
     storage.list_once("")
     search = find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)
     prefetch_documents(storage, [SPLIT_YAML])
     if plan.split is not None:
         plan_split(storage, plan.split, search.names)
+    # Begin the scans.
     with open_trial_workspace(storage) if is_trial else open_workspace(storage) as workspace:
         if not (plan.merge or is_trial):
             check_not_planned(storage)
@@ -246,12 +249,14 @@ class TarPrepare(RunningPrepare):
         self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True
     ) -> PrepareReport:
         storage, work = self._inputs.storage, self._inputs.workspace.work
+        # Stage again if shards have changed since the scan.
         if not is_listed:
             storage.list_once("")
             search = find_shards(storage, exclude=self._plan.exclude)
             if search.shards != self._inputs.search.shards:
                 self._restart(search)
         split = plan_split(storage, request, self._inputs.search.names)
+        # Publish; if keys have to be renamed first, the changed shards are staged again.
         while True:
             inputs, contents = self._inputs, planned_files(files, split)
             if self._staged is None and self._staging is None and is_written(storage, contents):

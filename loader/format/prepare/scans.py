@@ -171,6 +171,7 @@ class _RemoteScan:
         return scanned
 
     def _scan(self, shards: _Group, work: Storage) -> Generator[int | list[_Scanned], None, None]:
+        # Scan the shards in threads.
         most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
         at_once = min(most, len(shards))
         indexer = RemoteIndexer(self.storage, self.mode, at_once=at_once)
@@ -187,6 +188,7 @@ class _RemoteScan:
                 contents[shard.name] = self.sampler.inspect(self.storage, shard, index, head=head)
             return index
 
+        # Report each shard as soon as it is scanned, and store the scans of all.
         with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as threads:
             futures = [threads.submit(scanned, shard) for shard in shards]
             try:
@@ -245,6 +247,7 @@ class ShardScans:
         stage_tar_idx: bool = False,
         sampler: ContentSampler | None = None,
     ) -> None:
+        # Keep count of the shards.
         self._journal = journal
         workers, executor = how.workers, how.executor
         stage_tar_idx = stage_tar_idx and executor is None  # a cluster may run a task twice
@@ -262,6 +265,7 @@ class ShardScans:
         if resumed:
             self._report(resumed)
         self._report()
+        # Choose where the scans run: in an executor, in threads for an object store, or in processes.
         self._fetch_scans: Callable[[ScanPlace], None] | None = None
         shards = storage.main if isinstance(storage, SplitStorage) else storage
         if isinstance(storage, RemoteStorage):

@@ -82,6 +82,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
     Args:
         exclude: Regular expression that excludes a shard if it matches anywhere in the path.
     """
+    # Sort the files into shards of each format, compressed shards and others.
     excluded_names = parse_exclude(exclude)
     found: dict[str, list[FileInfo]] = {suffix: [] for suffix in SHARD_SUFFIXES}
     files: list[FileInfo] = []
@@ -96,9 +97,11 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
                 found[os.path.splitext(file.name)[1]].append(file)
         elif _is_compressed(file.name, excluded_names):
             compressed.append(file.name)
+    # Choose the format.
     shards = _shards_of_one_format(storage, found, any_tar=bool(compressed or excluded))
     if not shards:
         raise _no_shards(storage, files, compressed, excluded)
+    # Compressed shards whose decompressed file is a shard are done.
     tars = {shard.name for shard in shards}
     compressed = [name for name in compressed if tar_name(name) not in tars]
     shards.sort(key=lambda shard: shard.name.split("/"))
@@ -164,6 +167,7 @@ def _shards_of_one_format(storage: Storage, found: Mapping[str, list[FileInfo]],
 
 
 def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], excluded: int) -> StorageError:
+    # Name the likeliest reason: the pattern, compression, or another kind of files.
     path = storage.path("")
     single = len(compressed) == 1
     if excluded:
@@ -183,6 +187,7 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
             path=path,
             hint=command_for_folder(storage.url, [file.name for file in files]),
         )
+    # The folder is empty, or has files that cannot be read.
     if storage.checks_versions:  # an object store, where a folder without files does not exist
         return missing_folder(storage)
     others = sorted(_unreadable_names(storage), key=lambda name: not name.endswith(SHARD_SUFFIXES))

@@ -200,6 +200,7 @@ class IndexStaging:
         inputs, work = self._inputs, self._inputs.workspace.work
         with ExitStack() as stack:
             stack.enter_context(closing(self))
+            # Write the shards in order, each as soon as it is scanned.
             compat = _open_compat_files(inputs) if self._has_compat else None
             if compat:
                 stack.enter_context(closing(compat))
@@ -208,6 +209,7 @@ class IndexStaging:
                 self._write_shards(writer, compat)
             layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
             work.flush([STAGED_INDEX])  # while another thread writes index.sqlite
+            # Refuse shards without samples, and complete the compat files.
             if not layout.samples:
                 raise FormatError(
                     "the shards hold no samples; expected members named key.part",
@@ -216,6 +218,7 @@ class IndexStaging:
                 )
             keys_to_fix = duplicates if inputs.plan.fix_duplicates else DuplicateKeys()
             renames = compat.finish(duplicates, inputs.load_index) if compat and not keys_to_fix.samples else []
+        # Merge what samples contain, in the order of the shards.
         contents = Contents()
         for number in sorted(self._contents):
             contents.merge(self._contents[number])

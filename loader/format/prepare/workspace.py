@@ -97,6 +97,7 @@ def _temporary_folder() -> Iterator[LocalStorage]:
 @contextmanager
 def open_workspace(storage: Storage) -> Iterator[Workspace]:
     """Open the places of a prepare; the end removes staged files, and leaves the journal of an unfinished prepare."""
+    # An object store gets the files from a temporary folder of this machine.
     if isinstance(storage, RemoteStorage):
         finish_object_commit(storage)
         with _temporary_folder() as work:
@@ -112,6 +113,7 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
             check()
         commit(storage, renames=renames, removals=removals)
 
+    # A local dataset is its own work folder, which one prepare uses at a time.
     with storage.lock(LOCK):
         finish_interrupted_commit(storage)
         storage.remove(STAGING)
@@ -181,6 +183,7 @@ def check_destination(
     """
     if not ref.has_other_folder or is_url(storage.path(FOLDER)):
         return
+    # The folder must not be one around the dataset.
     dataset, folder = storage.path(""), os.path.realpath(storage.path(FOLDER))
     if not is_url(dataset) and os.path.commonpath((os.path.realpath(dataset), folder)) == folder:
         raise ConfigError(
@@ -188,6 +191,7 @@ def check_destination(
             at=storage.path(FOLDER),
             hint="name an empty or new folder",
         )
+    # It must be new or empty, or have the names of metadata.
     if not os.path.lexists(folder):
         return
     if not os.path.isdir(folder):
@@ -199,6 +203,7 @@ def check_destination(
             at=storage.path(FOLDER),
             hint="name an empty or new folder",
         )
+    # It must not have the metadata of another dataset.
     if shards is None or force:
         return
     try:

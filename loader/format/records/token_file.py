@@ -49,6 +49,7 @@ class TokenHeader(NamedTuple):
 
 def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
     """Parse and check the header of an ``.idx`` file."""
+    # Check the fields one by one, so that each fault has its own message.
     if len(data) < _HEADER.size:
         raise FormatError(
             f"expected the index of a token file, at least {_HEADER.size} bytes, found {len(data)}",
@@ -67,6 +68,7 @@ def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
     if code not in DTYPES:
         known = ", ".join(f"{number} ({np.dtype(name).name})" for number, name in DTYPES.items())
         raise FormatError(f"expected a code of a number type, one of {known}; found {code}", shard=path)
+    # Compare the size of the file with the numbers in the header.
     header = TokenHeader(np.dtype(DTYPES[code]), sequences, documents)
     if size_bytes not in (header.size_bytes, header.size_bytes + sequences * _MODE):
         raise FormatError(
@@ -84,6 +86,7 @@ class TokenFile(RecordFile):
     decodes = False
 
     def __init__(self, storage: Storage, name: str) -> None:
+        # The message of a missing file names the other one of the pair.
         self.index_name = name.removesuffix(".bin") + ".idx"
         try:
             info = storage.stat(name)
@@ -96,6 +99,7 @@ class TokenFile(RecordFile):
                 ) from error
             raise
         super().__init__(storage, name, info, size_bytes=info.size_bytes, part_names=(TOKENS,))
+        # Read the header, and check the last sequence.
         try:
             self._index_info = storage.stat(self.index_name)
             with storage.open(self.index_name, self._index_info) as file:

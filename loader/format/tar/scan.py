@@ -142,9 +142,11 @@ class TarScan:
         near_end = size_bytes - _NEAR_END
         try:
             while offset is not None:
+                # Move the window if the next header is outside.
                 if not self._window_offset <= offset <= self._window_offset + len(self._window) - BLOCK:
                     self._window = yield offset, self._window_size if offset < near_end else _NEAR_END
                     self._window_offset = offset
+                # Collect headers up to a rare one, the end of the window, or the end of the file.
                 next_offset = self._collect(offset)
                 if next_offset == offset or next_offset + BLOCK <= self._window_offset + len(self._window):
                     offset = yield from self._step(next_offset)  # a rare header, or the end
@@ -207,6 +209,7 @@ class TarScan:
         first_offset = offset
         changes = PaxRecords()
         while True:
+            # The archive ends with an empty block, or with the file.
             header = yield from self._read(offset, BLOCK)
             if len(header) < BLOCK:
                 yield from self._check_end(offset, expecting_member=offset != first_offset)
@@ -214,6 +217,7 @@ class TarScan:
             if header == _ZEROS and offset == first_offset and not self._awaits_member(offset):
                 yield from self._end(offset)
                 return None
+            # Collect what extension headers change, up to the header of the member.
             check_header(header, shard=self._shard, offset=offset)
             kind = header[156:157]
             size = header_size(header, shard=self._shard, offset=offset)

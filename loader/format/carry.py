@@ -28,8 +28,8 @@ from .nv_meta import COLUMNS_FOLDER, FOLDER
 
 _SAMPLES_AT_ONCE = 1 << 20
 
+# Write the files of a column or filter, whose names without the extensions it takes.
 Write = Callable[[Storage, str], None]
-"""Write the files of a column or filter, whose names without the extensions it takes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,7 +52,6 @@ class NewOrder:
 
     @property
     def samples(self) -> int:
-        """Number of samples of the new dataset."""
         return sum(shard.samples for shard in self.shards)
 
     def blocks(self) -> Iterator[tuple[int, IntArray]]:
@@ -91,7 +90,6 @@ class CarriedValues:
 
     @property
     def warning(self) -> str:
-        """The warning that it could not be carried."""
         return f"{self.kind.word} {self.name!r} was dropped: {self.write}"
 
 
@@ -130,7 +128,6 @@ class Carried:
 
 
 def _new_column(order: NewOrder, name: str) -> Write:
-    """Read a column of all old datasets."""
     columns = [read_column(dataset.storage, dataset.shards, name) for dataset in order.datasets]
     _check_alike(columns, order.datasets)
     # Texts get positions in the list of all texts.
@@ -175,7 +172,6 @@ def _check_alike(columns: Sequence[Column], datasets: Sequence[OldDataset]) -> N
 
 
 def _new_filter(order: NewOrder, name: str) -> Write:
-    """Read a filter of all old datasets."""
     filters = [_open_filter(dataset, name) for dataset in order.datasets]
     names = [shard.name for shard in order.shards]
     stops = np.cumsum([shard.samples for shard in order.shards])

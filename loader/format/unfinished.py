@@ -12,12 +12,10 @@ from ..errors import StorageError
 from ..storage import COMMAND_FILE, LocalStorage, Storage, left_command, process_of_partial, size_of
 from .nv_meta import FOLDER, INFO_JSON
 
-IMPORT_FOLDER = f"{FOLDER}/.import"
-"""The folder of an unfinished import."""
-WRITING_FOLDER = f"{FOLDER}/.writing"
-"""The folder of unfinished writers of shards."""
+IMPORT_FOLDER = f"{FOLDER}/.import"  # the folder of an unfinished import
+WRITING_FOLDER = f"{FOLDER}/.writing"  # the folder of unfinished writers of shards
+# The command line of this process, which continues its runs; None for a program that uses the library.
 COMMAND_LINE: ContextVar[str | None] = ContextVar("energon_command_line", default=None)
-"""The command line of this process, which continues its runs; None for a program that uses the library."""
 
 _LOCK = f"{IMPORT_FOLDER}/lock"
 _DONE = ".done"

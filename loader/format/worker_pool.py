@@ -30,8 +30,7 @@ from ..storage import may_fork
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
 _MAY_FORK = sys.platform != "darwin"  # forking is faster, but system libraries of macOS crash in forked processes
 
-STOP_PERIOD_S = 0.1
-"""Time between two checks whether another thread has stopped the work."""
+STOP_PERIOD_S = 0.1  # time between two checks whether another thread has stopped the work
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -137,7 +136,6 @@ class _Pool:
         self._pending: dict[Connection, deque[tuple[int, Any]]] = {}  # the unanswered items of each worker
 
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
-        """Start the processes."""
         is_local = "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
         forks = (_MAY_FORK and _has_one_thread()) or is_local
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")

@@ -40,8 +40,7 @@ class LaunchedRank(NamedTuple):
 
     rank: int
     world_size: int
-    variables: str
-    """The variables that show it, with their values."""
+    variables: str  # the variables that show it, with their values
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.world_size} ({self.variables})"

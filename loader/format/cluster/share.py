@@ -24,8 +24,7 @@ from ..nv_meta import WORK_FOLDER
 from .launched_rank import launched_rank, number_in
 
 PART_PLAN = f"{WORK_FOLDER}/parts.json"
-_BYTES_PER_SHARD = 1 << 20
-"""Opening a shard takes as long as scanning about so many bytes."""
+_BYTES_PER_SHARD = 1 << 20  # opening a shard takes as long as scanning about so many bytes
 
 
 class PartPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,8 +25,7 @@ from ..nv_meta import INDEX_SQLITE, TAR_IDX_SUFFIX
 from ..tar.idx import tar_idx_bytes
 from .sqlite_index import NotPatchable, SqliteIndexWriter
 
-STAGED_SQLITE = f"{STAGING}/index.sqlite"
-"""Path of the new file until the commit renames it."""
+STAGED_SQLITE = f"{STAGING}/index.sqlite"  # path of the new file until the commit renames it
 
 
 class CompatFiles:
@@ -144,7 +143,6 @@ class CompatFiles:
         return self._sqlite.finish()
 
     def close(self) -> None:
-        """Close the files after a failed prepare."""
         self._sqlite.close()
 
 

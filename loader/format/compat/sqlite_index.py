@@ -36,6 +36,9 @@ CREATE TABLE sample_parts (
     PRIMARY KEY (tar_file_id, sample_index, content_byte_offset)
 ) WITHOUT ROWID;
 """
+# Statements that create the media tables, which exist only if media metadata was collected.
+#
+# megatron-energon does not know the last one, and leaves it alone.
 MEDIA_TABLES = (
     """CREATE TABLE media_metadata (
     entry_key TEXT PRIMARY KEY,
@@ -55,12 +58,9 @@ MEDIA_TABLES = (
     audio_basis TEXT
 ) WITHOUT ROWID""",
 )
-"""Statements that create the media tables, which exist only if media metadata was collected.
-
-megatron-energon does not know the last one, and leaves it alone.
-"""
 
 UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
+# Settings to write a file that is renamed into place when it is complete, so that it needs no rollback or sync.
 SQLITE_SETTINGS = (
     "trusted_schema = OFF",
     "journal_mode = OFF",
@@ -68,7 +68,6 @@ SQLITE_SETTINGS = (
     "locking_mode = EXCLUSIVE",
     "cache_size = -32768",
 )
-"""Settings to write a file that is renamed into place when it is complete, so that it needs no rollback or sync."""
 
 _MAX_VALUE_BYTES = 1 << 20  # of a row in another tool's file: names of tar members are shorter
 _ROWS_AT_ONCE = 20_000  # as Python objects in memory

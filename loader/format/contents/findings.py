@@ -33,8 +33,7 @@ _MIN_SAMPLES = 256  # in all shards, if there are few shards
 _MAX_RARE = 1000  # samples of further part sets, for each process
 _MAX_RARE_OF_SHARD = 32
 _MAX_REQUESTS = 56  # to an object store, of all processes; the first sample takes a few more
-MAX_JSON_BYTES = 1 << 20
-"""Size of a json part up to which it is parsed."""
+MAX_JSON_BYTES = 1 << 20  # size of a json part up to which it is parsed
 
 _SMALL_PARTS = 64  # in a shard
 _MAX_LAYOUTS = 10_000  # of small shards, that are remembered
@@ -94,7 +93,6 @@ class ContentSampler:
         return contents
 
     def _count_large(self, shard: str, index: ShardIndex, contents: Contents) -> None:
-        """Count the parts that are too large to be parsed."""
         if self.max_json_bytes is None:
             return
         limited = [number for number, name in enumerate(index.part_names) if is_limited(name)]
@@ -168,18 +166,14 @@ class ContentSampler:
 
 
 class _WithHead:
-    """A shard whose first bytes are in memory."""
-
     def __init__(self, file: ReadableFile, head: bytes) -> None:
         self._file = file
         self._head = head
 
     def has(self, stop: int) -> bool:
-        """Return True if the bytes up to an offset are in memory."""
         return stop <= len(self._head)
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """Return bytes, from memory if possible."""
         stop = offset + size_bytes
         return self._head[offset:stop] if self.has(stop) else self._file.read_at(offset, size_bytes)
 
@@ -209,8 +203,8 @@ _MAX_TEXT = 200  # characters of a text, and items of a list, in a large documen
 _MAX_ITEMS = 50
 _MAX_DEPTH = 6
 _MAX_KEYS = 5  # of json, in a sentence
+# Kinds that few names mean: under other names, such files are something else than their names say.
 _FALSE_KINDS = ("page", "pointer", "archive")
-"""Kinds that few names mean: under other names, such files are something else than their names say."""
 
 
 @dataclass(slots=True)
@@ -242,13 +236,11 @@ class Contents:
         self.large += parts
 
     def add_part(self, name: str, kind: Kind, example: str, parts: int = 1) -> None:
-        """Count parts of a kind."""
         if name in self.kinds or len(self.kinds) < _MAX_NAMES:
             count, first = self.kinds.setdefault(name, {}).get(kind, (0, example))
             self.kinds[name][kind] = count + parts, first
 
     def add_document(self, name: str, document: Mapping[str, Any], example: str, *, size_bytes: int) -> None:
-        """Count a json part that holds a mapping."""
         values = json_expressions([(name, document)])
         if self._add_structure(name, values, Structure(1, example)):
             pruned = document if size_bytes <= _LARGE_DOCUMENT_BYTES else _pruned(document, _MAX_DEPTH)
@@ -281,7 +273,6 @@ class Contents:
                 self.documents[name] = _merged(self.documents.get(name, {}), other.documents.get(name, {}))
 
     def json_values(self) -> tuple[str, ...]:
-        """Return the expressions of all values inside json parts."""
         return tuple(dict.fromkeys(value for of_part in self.structures.values() for each in of_part for value in each))
 
     def json_example(self) -> dict[str, Any] | None:

@@ -14,15 +14,14 @@ from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeS
 from ..documents.value_name import ValueName, is_part_name
 from .sample_layouts import SampleLayout, find_layout
 
-_RARE = 0.01
-"""Share of the samples up to which part sets do not decide on a type, but are named."""
+_RARE = 0.01  # share of the samples up to which part sets do not decide on a type, but are named
 _CRUDE = "crude samples (dicts of parts)"
 _MAX_SETS = 200  # that are compared with a type
 _MAX_NAMED = 20  # parts, in a sentence
 
-_TEXT_KINDS = ("any", "sequence", "text", "text_list", "turns")
-"""Kinds of fields that hold text."""
+_TEXT_KINDS = ("any", "sequence", "text", "text_list", "turns")  # kinds of fields that hold text
 
+# Field kind → kinds of parts that hold such a field as a whole.
 _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
     "any": ("tree", "array"),
     "audio": ("audio",),
@@ -38,11 +37,10 @@ _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
     "turns": ("tree",),
     "video": ("video",),
 }
-"""Field kind → kinds of parts that hold such a field as a whole."""
 
-_WHOLE_PARTS = ("audio", "image", "image_list", "video")
-"""Kinds of fields that no value inside json fills."""
+_WHOLE_PARTS = ("audio", "image", "image_list", "video")  # kinds of fields that no value inside json fills
 
+# Field → its likely names inside json, the likeliest first; other fields are found only by their own names.
 _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
     "answers": ("answers", "answer", "outputs", "output"),
     "caption": ("caption", "captions", "text", "txt", "description", "alt", "alt_text", "title"),
@@ -57,7 +55,6 @@ _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
     "texts": ("texts", "text_list", "sentences"),
     "matched_text_indices": ("matched_text_indices", "matched_text_index"),
 }
-"""Field → its likely names inside json, the likeliest first; other fields are found only by their own names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +86,6 @@ class SeenParts:
     has_all: Callable[[Sequence[str]], bool] = bool  # returns True if some json part has all values of such expressions
 
     def kind(self, name: str) -> PartKind:
-        """Return the kind of a part."""
         return kind_of_part(name, (self.kinds or {}).get(name))
 
     def is_decoded(self, name: str) -> bool:

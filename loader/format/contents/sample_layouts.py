@@ -12,8 +12,8 @@ from ..documents.conversation import IMAGE_PLACEHOLDER, is_conversation
 _SEQUENCE_KEYS = ("sequence", "content", "interleaved", "items", "document", "texts", "text_list", "sentences")
 _IMAGE_LIST_KEYS = ("images", "image_paths", "image_names", "image_list", "image")
 _TEXT_KEYS = ("text", "content", "caption")
+# Endings of further images that later samples may have.
 _IMAGE_ENDINGS = frozenset((".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-"""Endings of further images that later samples may have."""
 _VIDEO_ENDINGS = frozenset((".avi", ".mkv", ".mov", ".mp4", ".webm"))
 _AUDIO_ENDINGS = frozenset((".flac", ".m4a", ".mp3", ".ogg", ".wav"))
 

@@ -16,11 +16,10 @@ from braceexpand import braceexpand
 from ...errors import ConfigError
 from .messages import short_text
 
-MAX_NAMES = 1_000_000
-"""Limit on the names of one pattern: more are taken for a mistake or an attack, and not expanded."""
+MAX_NAMES = 1_000_000  # limit on the names of one pattern: more are taken for a mistake or an attack, and not expanded
 
+# Limit on the length of a pattern. A name without braces and backslashes has no limit.
 MAX_PATTERN_LETTERS = 1 << 16
-"""Limit on the length of a pattern. A name without braces and backslashes has no limit."""
 
 _MAX_CHARACTERS = 1 << 28  # of all names of one pattern together
 _MAX_COUNT = 10**18  # Counting stops here: a product of thousands of ranges is slow to compute.

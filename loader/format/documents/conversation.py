@@ -13,6 +13,7 @@ IMAGE_PLACEHOLDER = "<image>"
 CONVERSATION_KEYS = ("conversations", "messages", "conversation")
 """Keys of a document that hold its conversation, the likeliest first."""
 
+# Roles of ShareGPT and similar data sets → roles of ChatML; other roles stay as they are.
 _ROLES = {
     "human": "user",
     "gpt": "assistant",
@@ -20,7 +21,6 @@ _ROLES = {
     "chatgpt": "assistant",
     "model": "assistant",
 }
-"""Roles of ShareGPT and similar data sets → roles of ChatML; other roles stay as they are."""
 
 _KEYS_OF_ROLE = ("role", "from")
 _KEYS_OF_CONTENT = ("content", "value")
@@ -127,7 +127,6 @@ def conversation_turns(value: object, *, images: int | None = None, videos: int 
 
 
 def _messages_of(value: object) -> tuple[Sequence[Any], str | None]:
-    """Return the list of messages, and the system prompt of the document around it."""
     system = None
     if isinstance(value, Mapping):
         document = value

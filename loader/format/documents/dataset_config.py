@@ -41,6 +41,7 @@ _KEYS = (
 )
 SPLIT_KEYS = ("split_config", "split_part")
 """Keys for the split file in ``.nv-meta`` and the split part to load instead of any others."""
+# Keys that configure loading, not the samples, mostly those of legacy classes: stored in ``extra``.
 _IGNORED_KEYS = (
     "auto_decode",
     "av_decode",
@@ -51,10 +52,9 @@ _IGNORED_KEYS = (
     "subflavor",
     "video_decode_audio",
 )
-"""Keys that configure loading, not the samples, mostly those of legacy classes: stored in ``extra``."""
 
+# Classes without a sample type of their own.
 _GENERIC_CLASSES = ("StandardWebdatasetFactory", "DefaultGenericWebdatasetFactory", "DefaultDecoderWebdatasetFactory")
-"""Classes without a sample type of their own."""
 
 _CLASS_TO_SPEC = {spec.dataset_class: spec for spec in SAMPLE_TYPES.values()}
 _FUNCTION = re.compile(r"[^:\s][^:]*\.py:[^\W\d]\w*")
@@ -327,7 +327,6 @@ class _Parser:
             return None
 
     def _check_whole(self, config: DatasetConfig) -> None:
-        """Check the combination of keys."""
         if config.field_map is not None and config.sample_loader is not None:
             self._fault("sample_loader", "expected either 'field_map' or 'sample_loader', found both")
         spec = config.spec

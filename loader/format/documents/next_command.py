@@ -21,8 +21,8 @@ from ..nv_meta import INFO_JSON
 from ..unfinished import IMPORT_FOLDER, continuing
 from .providers import ENDINGS, SHARD_SUFFIXES, provider_of
 
+# Endings of files that ``energon import`` reads and that are no datasets themselves.
 _SOURCES = (".csv", ".tsv", ".json", ".ndjson", ".gz", ".pq", ".arrow", ".feather", ".ipc", ".zip")
-"""Endings of files that ``energon import`` reads and that are no datasets themselves."""
 _OF_HUGGING_FACE = frozenset(("dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"))
 _MEDIA = AUDIO | IMAGE | VIDEO
 Content = Literal["shards", "tables", "media", "files", "tokens", "metadatasets", "nothing"]

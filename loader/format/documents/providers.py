@@ -17,15 +17,15 @@ from ..dataset_ref import DatasetRef
 from .messages import short_repr
 from .subset import SubsetRange
 
+# ``"shard/key"``: ``train/shard_0.tar/0001``, unique in a dataset. ``"key"``: ``0001``, as in megatron-energon 7.
 KeyFormat = Literal["shard/key", "key"]
-"""``"shard/key"``: ``train/shard_0.tar/0001``, unique in a dataset. ``"key"``: ``0001``, as in megatron-energon 7."""
 
 _KEY_FORMATS: tuple[KeyFormat, ...] = get_args(KeyFormat)
 
 _KEY_FORMAT_VARIABLE = "ENERGON_KEY_FORMAT"
 
+# The ``split_part`` of all samples of a dataset, also of those in no part.
 ALL_PARTS = ""  # a split file cannot name a part so
-"""The ``split_part`` of all samples of a dataset, also of those in no part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +130,7 @@ class Provider(NamedTuple):
     title: str  # the file in a sentence: "a JSONL file"
 
 
+# All formats, in the order in which they are tried.
 PROVIDERS: Final = (
     Provider("metadataset", 0, (".yaml", ".yml"), "a metadataset"),
     Provider("jsonl", 100, (".jsonl",), "a JSONL file"),
@@ -137,20 +138,17 @@ PROVIDERS: Final = (
     Provider("parquet", 100, (".parquet",), "a Parquet file"),
     Provider("folder", 200, (), "a folder"),
 )
-"""All formats, in the order in which they are tried."""
 
 _FOLDER = PROVIDERS[-1]
-ENDINGS = tuple(ending for one in PROVIDERS for ending in one.suffixes)
-"""Endings of all formats that are files."""
+ENDINGS = tuple(ending for one in PROVIDERS for ending in one.suffixes)  # endings of all formats that are files
 
+# Formats of single files whose samples are numbered and have no names.
 RECORD_FORMATS: Final = frozenset({"jsonl", "binidx", "parquet"})
-"""Formats of single files whose samples are numbered and have no names."""
 
+# Endings of the shards of prepared folders. All shards of a folder have the same one.
 SHARD_SUFFIXES: Final = (".tar", ".jsonl", ".parquet")
-"""Endings of the shards of prepared folders. All shards of a folder have the same one."""
 
-FILESYSTEM = "filesystem://"
-"""Protocol of auxiliary stores that are folders of plain files."""
+FILESYSTEM = "filesystem://"  # protocol of auxiliary stores that are folders of plain files
 
 _BIN, _IDX = ".bin", ".idx"
 

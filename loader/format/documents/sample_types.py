@@ -13,6 +13,7 @@ from typing import Literal
 from ...errors import ConfigError
 from .messages import nearest_names
 
+# Kinds of values; an ``image_list`` may also come as one image.
 FieldKind = Literal[
     "any",
     "audio",
@@ -28,7 +29,6 @@ FieldKind = Literal[
     "turns",
     "video",
 ]
-"""Kinds of values; an ``image_list`` may also come as one image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +71,10 @@ class SampleTypeSpec:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Names of the required fields."""
         return tuple(field.name for field in self.fields if field.required)
 
     @property
     def optional(self) -> frozenset[str]:
-        """Names of the optional fields."""
         return frozenset(field.name for field in self.fields if not field.required)
 
     def field(self, name: str) -> FieldSpec:
@@ -100,8 +98,8 @@ def _type(name: str, number: int, *, shared: bool = True, **kinds: FieldKind) ->
     return SampleTypeSpec(name=f"{name}Sample", number=number, fields=fields, shared=shared)
 
 
+# Crude samples: dicts of parts, which a cooker turns into samples.
 CRUDE = SampleTypeSpec(name="CrudeSample", number=11, fields=(), crude=True)
-"""Crude samples: dicts of parts, which a cooker turns into samples."""
 
 _TYPES = (
     _type("Captioning", 0, image="image", caption="text"),
@@ -152,14 +150,14 @@ _TYPES = (
     ),
 )
 
+# All sample types by the names of their classes, in alphabetical order.
 SAMPLE_TYPES: Mapping[str, SampleTypeSpec] = MappingProxyType({spec.name: spec for spec in _TYPES})
-"""All sample types by the names of their classes, in alphabetical order."""
 
 
+# All sample types by their numbers in prompts.
 SAMPLE_TYPE_OF_NUMBER: Mapping[int, SampleTypeSpec] = MappingProxyType(
     {spec.number: spec for spec in sorted(_TYPES, key=lambda spec: spec.number)}
 )
-"""All sample types by their numbers in prompts."""
 
 
 def _names_of(spec: SampleTypeSpec) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ from .yaml_document import error_of_yaml, parse_yaml
 
 _KEYS = ("split_parts", "exclude", "sample_ranges", "sample_filters")
 
+# Keys that may be repeated: files with an empty ``exclude`` and a later one are in use with megatron-energon.
 _LAST_WINS = ("exclude",)
-"""Keys that may be repeated: files with an empty ``exclude`` and a later one are in use with megatron-energon."""
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_./{}-]*")
 _ASCII = re.compile(r"[ -~]*")
@@ -179,8 +179,6 @@ def _parse_json(text: str, file: str) -> Any:
 
 
 class _Reader:
-    """Reads the document's values and collects all faults."""
-
     def __init__(self) -> None:
         self.faults: list[Fault] = []
         self._names_left = MAX_NAMES

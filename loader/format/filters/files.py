@@ -20,8 +20,7 @@ from ...errors import FormatError
 from ...storage import RemoteStorage, Storage, read_document
 from ..nv_meta import FOLDER, INFO_JSON, is_filter_name
 
-NUMBER = np.dtype("<u8")
-"""Type of a sample's number in an ``.idx`` file."""
+NUMBER = np.dtype("<u8")  # type of a sample's number in an ``.idx`` file
 
 _FORMAT_VERSION = 1
 _IN_FOLDER = re.compile(rf"{re.escape(FOLDER)}/filter_(.+)\.json")
@@ -45,12 +44,10 @@ class FilterFiles:
 
     @classmethod
     def of_dataset(cls, storage: Storage, name: str) -> FilterFiles:
-        """Return the files of a prepared dataset's filter."""
         return cls(storage, name, f"{FOLDER}/filter_{name}")
 
     @classmethod
     def of_file(cls, storage: Storage, file: str, name: str) -> FilterFiles:
-        """Return the files of a single file's filter."""
         return cls(storage, name, f"{file}.{name}")
 
     @property
@@ -59,7 +56,6 @@ class FilterFiles:
         return self.storage.path(f"{self.prefix}.idx")
 
     def exist(self) -> bool:
-        """Return True if the filter has been built."""
         return self.storage.exists(f"{self.prefix}.json")
 
     def write(self, counts: Mapping[str, int], numbers: Iterator[npt.NDArray[Any]]) -> None:
@@ -94,7 +90,6 @@ class FilterFiles:
         return counts
 
     def damaged(self, found: str, extension: str = ".idx") -> FormatError:
-        """Return the error for a file with wrong contents."""
         return FormatError(
             f"the filter {self.name!r} is damaged or stale: {found}",
             shard=self.storage.path(f"{self.prefix}{extension}"),

@@ -91,7 +91,6 @@ def current_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetInde
 
 
 def _fits(index: DatasetIndex, shard_counts: dict[str, int]) -> bool:
-    """Return True if an index has the shards of an ``.info.json``, in its order."""
     return [(shard.name, shard.samples) for shard in index.shards] == list(shard_counts.items())
 
 

@@ -90,7 +90,6 @@ class DatasetIndex(SampleIndex):
                 return
 
     def _map(self, name: str, rows: int) -> npt.NDArray[Any]:
-        """Map a column."""
         if name in ROW_COLUMNS:
             _ = self._prefetched
         column = map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])

@@ -39,8 +39,7 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
     return file
 
 
-_touched: dict[str, set[str]] = {}
-"""The touched shards that this process has opened, by index; global, like the log."""
+_touched: dict[str, set[str]] = {}  # the touched shards that this process has opened, by index; global, like the log
 
 
 def _report_touched(index: DatasetIndex, name: str, path: str) -> None:

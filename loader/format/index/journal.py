@@ -65,8 +65,7 @@ class Journal:
         self._file: tuple[str, ReadableFile] | None = None  # the file that was read last
         for file in _scan_files(storage, part) if storage.exists(_FOLDER) else ():
             self._read_places(file)
-        self.is_new = not self._places
-        """True if no earlier prepare has stored scans."""
+        self.is_new = not self._places  # True if no earlier prepare has stored scans
 
     def __getstate__(self) -> tuple[Storage, dict[bytes, ScanPlace]]:
         return self._storage, self._places
@@ -121,7 +120,6 @@ class Journal:
         return self._file[1].read_at(place.start, place.stop - place.start)
 
     def close(self) -> None:
-        """Close the file that was read last."""
         if self._file is not None:
             self._file[1].close()
             self._file = None

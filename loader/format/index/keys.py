@@ -80,8 +80,7 @@ def hash_key(key: bytes) -> int:
 _ROWS_AT_ONCE = 1 << 20
 
 
-Append = Callable[[npt.NDArray[np.generic]], object]
-"""Append values to a column."""
+Append = Callable[[npt.NDArray[np.generic]], object]  # append values to a column
 
 
 class RunWriter:

@@ -24,9 +24,9 @@ from ..nv_meta import outdated
 
 LAYOUT_VERSION = 1
 
+# File next to the layout with the table of part sets, which opening a dataset does not need. Earlier versions wrote
+# none: then the columns are counted.
 PART_SETS_FILE = "part_sets.json"
-"""File next to the layout with the table of part sets, which opening a dataset does not need. Earlier versions wrote
-none: then the columns are counted."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -34,6 +34,7 @@ _MAX_WARNINGS = 10
 _MAX_PARTS_PER_SAMPLE = 50  # more are probably not intended
 _MIN_NAMES_ONCE = 20  # part names that occur once; fewer may be odd files
 
+# The columns of the index and their types.
 COLUMNS = {
     # Per sample: the ends of its rows of parts and of its key.
     "part_ends": "<u8",
@@ -47,10 +48,9 @@ COLUMNS = {
     "key_hash": "<u8",
     "key_sample": "<u8",
 }
-"""The columns of the index and their types."""
 
+# The columns that reading samples needs; the others find keys.
 ROW_COLUMNS = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
-"""The columns that reading samples needs; the others find keys."""
 
 
 class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -136,7 +136,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         prepared_by: str = "",
         prepared_at: str = "",
     ) -> Layout:
-        """Return the layout of some shards."""
         stats = tuple(part_stats)
         return cls(
             version=LAYOUT_VERSION,
@@ -160,8 +159,7 @@ class SampleIndex(ABC):
     def __init__(self, uuid: str, layout: Layout, *, path: str) -> None:
         self.uuid = uuid
         self.layout = layout
-        self.path = path
-        """Path of the index folder, for messages."""
+        self.path = path  # path of the index folder, for messages
 
     def __len__(self) -> int:
         return self.layout.samples
@@ -195,7 +193,6 @@ class SampleIndex(ABC):
         return f"{self.shard_of(sample).name}/{self.key(sample)}"
 
     def shard_of(self, sample: int) -> ShardEntry:
-        """Return the shard of a sample."""
         samples = self.layout.samples
         if not 0 <= sample < samples:
             raise IndexError(f"expected a sample in [0, {samples}), found {sample}")
@@ -203,7 +200,6 @@ class SampleIndex(ABC):
         return self.layout.shards[bisect_right(self._shard_starts, sample) - 1]
 
     def samples_of(self, shard: ShardEntry) -> range:
-        """Return the numbers of a shard's samples."""
         return range(shard.first_sample, shard.first_sample + shard.samples)
 
     def part_stats(self) -> tuple[PartStats, ...]:

@@ -96,8 +96,7 @@ def _rows_of(locator: SampleLocator, samples: IntArray) -> _Rows | None:
     return _Rows(ends, first, offset, size, shard, locator.shard_sizes[shard], keys, names)
 
 
-Column = Any
-"""Integers: a list, an array of shape (n,) or a range."""
+Column = Any  # integers: a list, an array of shape (n,) or a range
 
 _MAX_GAP = 64 * 1024  # smaller gaps between parts are read over: a second read costs more
 _MAX_GATHERED_KEY = 64  # bytes; longer keys are decoded one by one
@@ -182,7 +181,6 @@ class SampleLocator:
 
     @cached_property
     def columns(self) -> IndexColumns:
-        """The columns of the index."""
         return IndexColumns(self._index)
 
     def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:

@@ -21,11 +21,9 @@ _HEADER = re.compile(
 )
 _HEADER_BYTES = 256  # of which :class:`ColumnWriter` uses 128
 _WRITTEN_HEADER_BYTES = 128
-INTEGERS = re.compile(rb"[<|][iu][1248]")
-"""Types of the columns of an index."""
+INTEGERS = re.compile(rb"[<|][iu][1248]")  # types of the columns of an index
 
-NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")
-"""Types of values of samples: also floats and booleans."""
+NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")  # types of values of samples: also floats and booleans
 
 
 class ColumnWriter:

@@ -183,8 +183,7 @@ class ObjectCommit:
                 self._put_if_unchanged(name, data)
 
 
-STAGING = f"{WORK_FOLDER}/staged"
-"""The folder of the files that wait for the commit."""
+STAGING = f"{WORK_FOLDER}/staged"  # the folder of the files that wait for the commit
 
 _INTENT = f"{WORK_FOLDER}/commit.json"
 _REMOVABLE = (f"{INDEX_FOLDER}/", f"{COLUMNS_FOLDER}/", f"{FOLDER}/filter_")

@@ -19,8 +19,8 @@ from ..nv_meta import outdated
 from ..tar.scan import TarScan
 from .shard_index import ShardIndex, shard_requests
 
+# How shards in an object store are scanned; ``auto`` measures the first ones.
 ScanMode = Literal["auto", "hop", "stream"]
-"""How shards in an object store are scanned; ``auto`` measures the first ones."""
 
 _STREAM_BYTES = 16 << 20  # of a request
 _STREAMED_AHEAD = 4  # requests of a shard

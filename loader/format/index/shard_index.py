@@ -55,7 +55,6 @@ class ShardIndex:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts of the shard that the entry of an index has, too."""
         names = ("end_offset", "plain", "scattered", "misread", "warnings", "left_out")
         return {name: getattr(self, name) for name in names}
 
@@ -64,13 +63,11 @@ class ShardIndex:
         return self.part_offset[np.concatenate(([0], self.part_ends[:-1])).astype(np.int64)[: len(self)]]
 
     def key(self, sample: int) -> str:
-        """Return the key of a sample."""
         return decode_name(
             self.key_bytes[int(self.key_ends[sample - 1]) if sample else 0 : int(self.key_ends[sample])].tobytes()
         )
 
     def keys(self) -> list[str]:
-        """Return the keys as text."""
         data = self.key_bytes.tobytes()
         ends = self.key_ends.tolist()
         if data.isascii():
@@ -149,8 +146,6 @@ def index_members(batches: list[MemberBatch], end_offset: int) -> ShardIndex:
 
 
 class _Columns:
-    """Collects the columns of a shard, batch by batch."""
-
     def __init__(self) -> None:
         self._part_ids: dict[bytes, int] = {}
         self._part_name: list[npt.NDArray[np.uint32]] = []

@@ -20,16 +20,13 @@ from ..tar.names import SplitNames, decode_name, split_member_names
 from .keys import hash_keys
 from .shard_index import ShardIndex, starts_of_keys
 
-MAX_SMALL_BYTES = 64 * 1024
-"""Largest size of a small shard."""
+MAX_SMALL_BYTES = 64 * 1024  # largest size of a small shard
 
 _REGULAR = frozenset(b"0\x007")
 
 
 @dataclass(frozen=True, slots=True)
 class _Headers:
-    """The headers of a shard's members."""
-
     blocks: list[bytes]
     offsets: list[int]
     sizes: list[int]

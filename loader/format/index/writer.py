@@ -108,7 +108,6 @@ class IndexWriter:
         self._stack.__exit__(kind, error, trace)
 
     def add(self, shard: FileInfo, index: ShardIndex) -> None:
-        """Append one shard."""
         blocks = index.part_offset // BLOCK
         if len(blocks) and int(blocks.max()) >= 1 << 32:
             raise FormatError("the shard is larger than 2 TiB", shard=shard.name, hint="split it into smaller ones")

@@ -77,7 +77,6 @@ def build_jsonl_index(storage: Storage, name: str, *, progress: Callable[[int], 
 
 
 def _scan(storage: Storage, name: str, progress: Callable[[int], None] | None) -> Iterator[npt.NDArray[np.uint64]]:
-    """Yield the index in pieces."""
     path = storage.path(name)
     before = storage.stat(name)
     empty = True

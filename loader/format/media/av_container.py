@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.stream import VideoStream
 
+# Options that stop FFmpeg from opening the files and addresses named in playlists, file lists and session files.
 _NO_OTHER_FILES = {"protocol_whitelist": "none"}
-"""Options that stop FFmpeg from opening the files and addresses named in playlists, file lists and session files."""
 
 _READS_ALL_TITLES = 19  # major version of PyAV
 

@@ -28,8 +28,8 @@ _FIRST_FRAME_BYTES = 64  # more than the headers before the number
 _RATES = (44_100, 48_000, 32_000)  # of MPEG 1; half of MPEG 2, a quarter of MPEG 2.5
 
 
+# Formats without a container, in which any bytes may follow the last frame: tags of many kinds, and garbage.
 _RAW = frozenset({"aac", "mp3"})
-"""Formats without a container, in which any bytes may follow the last frame: tags of many kinds, and garbage."""
 
 _SAMPLES, _LOWEST_MPEG1_RATE = 1152, 32_000  # samples of a frame of MP3, of which the lower rates have half
 
@@ -228,6 +228,7 @@ def _vint(data: bytes, start: int) -> tuple[int | None, int]:
     return None if value == (1 << 7 * width) - 1 else value, start + width
 
 
+# Functions by the first of FFmpeg's names of a format.
 _CHECKS: dict[str, Callable[[bytes], int | None]] = {
     "aiff": _riff_end,
     "avi": _riff_end,
@@ -236,7 +237,6 @@ _CHECKS: dict[str, Callable[[bytes], int | None]] = {
     "ogg": _ogg_end,
     "wav": _riff_end,
 }
-"""Functions by the first of FFmpeg's names of a format."""
 
 
 def cut_frame_bytes(frame: bytes) -> int:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-_EXACT_HEADERS = frozenset({"aiff", "flac", "wav"})
-"""Audio formats with the number of samples in the header."""
+_EXACT_HEADERS = frozenset({"aiff", "flac", "wav"})  # audio formats with the number of samples in the header
 
 _RATE_TOLERANCE = Fraction(1, 20)
 _HEAD_BYTES = 32 << 10  # as many as FFmpeg reads first, so that nothing is read twice

@@ -10,8 +10,8 @@ from PIL import Image, UnidentifiedImageError
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
 from ...storage.protocol import limit_of_environment
 
+# Environment variable of the most pixels of a picture, for all decoders that set no limit.
 PIXEL_LIMIT_VARIABLE = "ENERGON_MAX_PIXELS"
-"""Environment variable of the most pixels of a picture, for all decoders that set no limit."""
 
 _NO_LIMIT = 1 << 62  # as for programs that set PIL.Image.MAX_IMAGE_PIXELS to None
 _CODESTREAM = b"\xff\x0a"
@@ -27,12 +27,12 @@ class _Plugin(NamedTuple):
     format_name: str  # as Pillow knows the format then
 
 
+# Usual extension → plugin. A plugin is imported when the first such picture is opened.
 _PLUGINS = {
     "avif": _Plugin("pillow-avif-plugin", "pillow_avif", None, "AVIF"),  # for Pillow before 11.3
     "heic": _Plugin("pillow-heif", "pillow_heif", "register_heif_opener", "HEIF"),
     "jxl": _Plugin("pillow-jxl-plugin", "pillow_jxl", None, "JXL"),
 }
-"""Usual extension → plugin. A plugin is imported when the first such picture is opened."""
 
 
 def pixel_limit(given: int | None = None) -> int:

@@ -18,6 +18,7 @@ _EXIF, _ORIENTATION = b"Exif\0\0", 0x0112
 _START_OF_FRAME = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _WEBP_ANIMATION_OR_EXIF, _WEBP_ALPHA = 0x0A, 0x10
 
+# Trait → what training does with such pictures, unless the decoder is set otherwise.
 TRAITS = {
     "frames": "with several frames, of which the first is read",
     "turned": "turned by EXIF, which is not applied",
@@ -25,7 +26,6 @@ TRAITS = {
     "alpha": "with alpha, which RGB drops",
     "cmyk": "in CMYK",
 }
-"""Trait → what training does with such pictures, unless the decoder is set otherwise."""
 
 
 _TURNS = {
@@ -137,8 +137,8 @@ def _jpeg(head: bytes) -> PictureTraits | None:
 # instead: zero is black, and the largest value of the type is white.
 
 
+# Scale values to the range of the target, or clip values at its end as Pillow does.
 DeepPixels = Literal["scale", "clip"]
-"""Scale values to the range of the target, or clip values at its end as Pillow does."""
 
 _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339  # tags of TIFF
 _SIGNED = 2  # as the sample format of TIFF

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _VOP = b"\0\0\x01\xb6"  # start of a frame of MPEG-4
 _LONGEST_PLACEHOLDER = 8  # bytes from that start: the type, the time, a bit for "not coded" and the filling
 
+# Formats in which FFmpeg marks packets as cut that decode: of blocks of any size, or near any fault.
 _MARK_USABLE = frozenset({"aiff", "au", "mpegts", "w64", "wav"})
-"""Formats in which FFmpeg marks packets as cut that decode: of blocks of any size, or near any fault."""
 
 
 def has_hidden_frames(stream: VideoStream | AudioStream) -> bool:
@@ -81,13 +81,13 @@ def _is_shown_vp9(head: int) -> int:
     return head >> place & 1 or head >> place - 2 & 1
 
 
+# Counters by FFmpeg's names of decoders.
 _HIDDEN: dict[str, Callable[[bytes], int]] = {
     "libvpx": _shown_vp8,
     "libvpx-vp9": _shown_vp9,
     "vp8": _shown_vp8,
     "vp9": _shown_vp9,
 }
-"""Counters by FFmpeg's names of decoders."""
 
 
 class _Mpeg4Counter:

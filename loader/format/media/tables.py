@@ -18,11 +18,11 @@ from .extraction import BrokenMedia, FileRegion, extract_media
 from .kind import MediaFilter, MediaStrategy, parse_patterns
 from .metadata import AVMetadata, has_media_tables, serialize_media_metadata
 
+# entry_key, metadata_type, metadata_json, video_basis and audio_basis.
 MediaRow = tuple[str, str, str, str | None, str | None]
-"""entry_key, metadata_type, metadata_json, video_basis and audio_basis."""
 
+# The row of ``media_basis`` that records a filter with ``exact``: no entry has an empty key.
 _EXACT_ROW = ("", "decoded", "decoded")
-"""The row of ``media_basis`` that records a filter with ``exact``: no entry has an empty key."""
 
 _MAX_NAMED = 3  # broken files in a message
 
@@ -56,8 +56,7 @@ class MediaTables:
             self._database = database
             for setting in SQLITE_SETTINGS:
                 database.execute(f"PRAGMA {setting}")
-            self.has_rows = has_media_tables(database)
-            """True if the rows of the file were kept."""
+            self.has_rows = has_media_tables(database)  # True if the rows of the file were kept
             if not (self.has_rows and keep):
                 self.has_rows = False
                 for table in ("media_metadata", "media_filters", "media_basis"):
@@ -73,7 +72,6 @@ class MediaTables:
             database.execute("BEGIN")
 
     def remove(self, entry_keys: Iterable[str]) -> None:
-        """Remove the rows of these entries."""
         with self._errors():
             for key in entry_keys:
                 self._connection.execute("DELETE FROM media_metadata WHERE entry_key = ?", (key,))
@@ -88,7 +86,6 @@ class MediaTables:
                     self._connection.execute("INSERT OR REPLACE INTO media_basis VALUES (?, ?, ?)", (key, *bases))
 
     def count(self) -> int:
-        """Count the rows."""
         with self._errors():
             return int(self._connection.execute("SELECT count(*) FROM media_metadata").fetchone()[0])
 
@@ -107,7 +104,6 @@ class MediaTables:
             raise disk_error(self._path, error) from error
 
     def close(self) -> None:
-        """Close the file, complete or not."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -184,7 +180,6 @@ class MediaRows:
             self.rows.append((entry_key, *serialize_media_metadata(metadata), *bases))
 
     def note_broken(self, entry_key: str, reason: str) -> None:
-        """Count one part or file that cannot be read."""
         self.broken += 1
         if len(self.reasons) < _MAX_NAMED:
             self.reasons.append(f"{entry_key}: {reason}")
@@ -210,8 +205,8 @@ class MediaReport:
     warnings: tuple[str, ...]  # warnings about the broken ones, and about others that were skipped
 
 
+# Called with the number of parts or files that are done, and the number of all.
 MediaProgress = Callable[[int, int], None]
-"""Called with the number of parts or files that are done, and the number of all."""
 
 
 def fill_media_tables(

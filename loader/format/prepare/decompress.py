@@ -23,8 +23,7 @@ from .shards import compression_of, find_compressed, tar_name
 
 _CHUNK_BYTES = 8 * 1024  # of compressed data; hostile data of that size fill some hundred MB of memory
 
-DecompressProgress = Callable[[int, int], None]
-"""Called with the compressed bytes done so far and in all."""
+DecompressProgress = Callable[[int, int], None]  # called with the compressed bytes done so far and in all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,7 +149,6 @@ class _Decompression:
         return size_bytes
 
     def _check_existing(self, name: str, target: str) -> None:
-        """Check that a ``.tar`` file is the decompressed shard."""
         storage = self._storage
         original, existing = storage.stat(name), storage.stat(target)
         if original.mtime_ns == existing.mtime_ns and not self._remove_originals:
@@ -172,7 +170,6 @@ class _Decompression:
         )
 
     def _chunks(self, name: str, file: ReadableFile) -> Iterator[bytes]:
-        """Yield the decompressed data of a shard."""
         with closing(_decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
             while True:
                 try:
@@ -201,14 +198,13 @@ class _Decompression:
 # ------------------------------------------------------------------------------------------------- the decompressors
 
 
+# Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it.
 _NewStream = Callable[[], Any]
-"""Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it."""
 
 
 def _decompressed(
     file: ReadableFile, new_stream: _NewStream, advance: Callable[[int], None]
 ) -> Generator[bytes, None, None]:
-    """Yield the decompressed data of a file, of all its streams."""
     stream = None
     offset = 0
     while data := file.read_at(offset, _CHUNK_BYTES):

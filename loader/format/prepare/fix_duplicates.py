@@ -123,7 +123,6 @@ def _renamed(name: str, keys: Mapping[str, str]) -> str:
 
 
 def _replace_shard(storage: Storage, shard: str, keys: Mapping[str, str]) -> None:
-    """Write and verify the renamed copy of one shard, then replace the shard with it."""
     folder, _, base = shard.rpartition("/")
     copy = _join(folder, f"{_COPIES}/{base}")
     before = storage.stat(shard)

@@ -230,7 +230,6 @@ class RunningPrepare(ABC):
         """End the workers of a scan that was not completed."""
 
     def _report(self, layout: Layout, identity: str, **facts: Any) -> PrepareReport:
-        """Return the report on an index."""
         return PrepareReport(
             uuid=identity,
             samples=layout.samples,

@@ -47,8 +47,6 @@ from .workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Samples of a file, the bytes of its parts by name, and what some samples contain."""
-
     samples: int
     part_bytes: Mapping[str, int]
     contents: Contents = field(default_factory=Contents)
@@ -78,7 +76,6 @@ class _Count:
             return error
 
     def inspect_again(self, shard: FileInfo) -> Contents:
-        """Inspect samples of a file that was indexed before."""
         if not (shard.name.endswith(".jsonl") and shard.name in self.samples_of):
             return Contents()
         return self._inspect(shard, open_jsonl_index(self.storage, shard.name).offsets)
@@ -120,7 +117,6 @@ class RecordPrepare(RunningPrepare):
         self._start(search)
 
     def _start(self, search: ShardSearch) -> None:
-        """Begin to read the files that have changed."""
         storage, plan, how = self._workspace.storage, self._plan, self._how
         self._search = search
         self._known = {} if plan.force or self._previous is None else _unchanged(storage, self._previous, search)
@@ -150,7 +146,6 @@ class RecordPrepare(RunningPrepare):
         self._index = RecordIndex(self._workspace.storage, "", layout, part_sets=part_sets)
 
     def _count(self) -> dict[str, _Counted]:
-        """Wait for the counts of the files to read."""
         counted: dict[str, _Counted] = {}
         errors: dict[int, EnergonError] = {}
         total, samples = len(self._search.shards), 0
@@ -319,7 +314,6 @@ def _publish(
     previous: RecordIndex | None,
     carried: NextValues,
 ) -> str:
-    """Commit the index and the files; return the uuid of the index."""
     identity = uuid.uuid4()
     folder = f"{INDEX_FOLDER}/{identity}"
     contents = {

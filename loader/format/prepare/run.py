@@ -290,7 +290,6 @@ class TarPrepare(RunningPrepare):
             self.account.check_complete(at=self._inputs.storage.path(""))
 
     def _restart(self, search: ShardSearch) -> None:
-        """Stage another index, because shards have changed."""
         self.close()
         self._inputs.workspace.work.remove(STAGING)
         self._how = replace(self._how, inspects=False)
@@ -302,7 +301,6 @@ class TarPrepare(RunningPrepare):
             self._inputs.workspace.forget_scans()
 
     def close(self) -> None:
-        """End the workers of a scan that was not completed."""
         if self._staging is not None:
             self._staging.close()
             self._staging = None

@@ -33,8 +33,6 @@ _MAX_BYTES_HERE = 1 << 30  # of shards that are scanned without a worker process
 
 
 class _Group(list[FileInfo]):
-    """Neighbouring shards that are scanned together."""
-
     @property
     def name(self) -> str:
         """The shards, for the error of a worker that was killed."""

@@ -43,6 +43,7 @@ def count_text(counts: Mapping[str, int]) -> str:
 
 
 _TAR_FILES = (".tar", f".tar{TAR_IDX_SUFFIX}")
+# Endings of compressed tar files.
 _COMPRESSIONS = {
     ".tgz": "gz",
     ".tar.gz": "gz",
@@ -53,7 +54,6 @@ _COMPRESSIONS = {
     ".tar.zst": "zst",
     ".tar.lz4": "lz4",
 }
-"""Endings of compressed tar files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,6 @@ def _account(
     excluded: re.Pattern[str] | None,
     storage: Storage,
 ) -> Account:
-    """Return the account of the files of a folder: shards, compressed shards and others."""
     account = Account()
     account.take("files", len(shards))
     for file in files:

@@ -149,8 +149,7 @@ def reusable_compat_files(inputs: PrepareInputs) -> frozenset[int]:
     )
 
 
-STAGED_INDEX = f"{STAGING}/index"
-"""The folder of the index until the commit renames it."""
+STAGED_INDEX = f"{STAGING}/index"  # the folder of the index until the commit renames it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,12 +233,10 @@ class IndexStaging:
         )
 
     def close(self) -> None:
-        """End the workers."""
         self._scans.close()
         self._inputs.journal.close()
 
     def _write_shards(self, writer: IndexWriter, compat: CompatFiles | None) -> None:
-        """Write all shards in order, each as soon as it is scanned."""
         inputs, scans = self._inputs, self._scans
         for number, shard in enumerate(inputs.shards):
             index = None

@@ -85,7 +85,6 @@ class RecordIndex(SampleIndex):
         return file
 
     def part_sets(self) -> PartSets:
-        """Return the table of part sets; the samples of a file have the same parts."""
         return self._part_sets
 
     @cached_property
@@ -101,7 +100,6 @@ class RecordIndex(SampleIndex):
         return {shard.name: number for number, shard in enumerate(self.shards)}
 
     def number_of(self, shard: str) -> int:
-        """Return the number of the shard of a name."""
         return self._number_by_name[shard]
 
     def place(self, sample: int) -> tuple[int, int]:
@@ -112,11 +110,9 @@ class RecordIndex(SampleIndex):
         return shard, sample - self.shards[shard].first_sample
 
     def key(self, sample: int) -> str:
-        """Return the number of a sample in its file, as text."""
         return str(self.place(sample)[1])
 
     def find(self, key: str) -> list[int]:
-        """Return the samples of ``<shard>/<number>``, or of a number in all shards, ascending."""
         name, _, number = key.rpartition("/")
         shards = [self._shard_by_name[name]] if name in self._shard_by_name else [] if name else self.shards
         found = ((shard, record_number(number, "", shard.samples)) for shard in shards)
@@ -140,12 +136,10 @@ class RecordIndex(SampleIndex):
         return found
 
     def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
-        """Read the stored parts of a sample from its open file."""
         shard, within = self.place(sample)
         return self.file(shard).read(file, within)
 
     def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
-        """Convert stored parts to the parts of a crude sample."""
         shard, within = self.place(sample)
         return self.file(shard).values(parts, within)
 

@@ -26,8 +26,8 @@ class RecordFile(ABC):
         part_names: Names of the parts that samples may have.
     """
 
+    # True if the parts are bytes for a decoder; False if :meth:`values` returns the final values.
     decodes: ClassVar[bool]
-    """True if the parts are bytes for a decoder; False if :meth:`values` returns the final values."""
 
     def __init__(
         self, storage: Storage, name: str, info: FileInfo | None, *, size_bytes: int, part_names: tuple[str, ...]

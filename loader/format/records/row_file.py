@@ -23,11 +23,10 @@ from ...errors import FormatError, SampleError
 from ...storage import ClosesOnExit, FileInfo, FileStream, ReadableFile, Storage
 from .record_file import RecordFile
 
-CACHED_BYTES = 256 << 20
-"""Limit of the decoded row groups that a process keeps; it keeps at least one."""
+CACHED_BYTES = 256 << 20  # limit of the decoded row groups that a process keeps; it keeps at least one
 
+# Limit of the announced rows that a process keeps until they are read, by their mean size in their row group.
 READY_BYTES = 128 << 20
-"""Limit of the announced rows that a process keeps until they are read, by their mean size in their row group."""
 
 _MAX_REFUSED = 10_000
 
@@ -79,7 +78,6 @@ class RowCache:
         return False
 
     def add(self, key: tuple[int, int], row: dict[str, Any], size_bytes: int) -> None:
-        """Add an announced row."""
         self._ready[key] = row, size_bytes
         self.ready_bytes += size_bytes
 
@@ -90,14 +88,12 @@ class RowCache:
         return row
 
     def drop(self, serial: int) -> None:
-        """Drop the row groups of a file that is closed."""
         for key in [key for key in list(self._groups) if key[0] == serial]:
             self._bytes -= self._groups.pop(key, (None, 0))[1]
 
 
 row_cache = RowCache()
-serials = count()
-"""Numbers of opened files, which are never used again in this process, unlike ids."""
+serials = count()  # numbers of opened files, which are never used again in this process, unlike ids
 
 
 _MAX_ROWS = 1 << 62
@@ -156,7 +152,6 @@ class RowGroups(ClosesOnExit):
         return FormatError(f"{what} cannot be read: {_first_line(error)}", shard=self.path, hint=_COPY_AGAIN)
 
     def checksum(self) -> int:
-        """Return a checksum of the footer."""
         try:
             return zlib.crc32(str(self.metadata.to_dict()).encode("utf-8", "surrogateescape"))
         except (ValueError, OverflowError):  # a statistic that Python cannot hold
@@ -195,11 +190,9 @@ class RowGroups(ClosesOnExit):
             raise self._damaged(f"row group {group}", error) from error
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """Read bytes of the file."""
         return self._file.read_at(offset, size_bytes)
 
     def expect_few(self) -> None:
-        """Announce that few bytes of the file will be read."""
         self._file.expect_few()
 
     def expect(self, offset: int, size_bytes: int) -> None:
@@ -209,7 +202,6 @@ class RowGroups(ClosesOnExit):
         """Return None: rows are read when they are used."""
 
     def close(self) -> None:
-        """Close the file, and drop its decoded row groups."""
         row_cache.drop(self.serial)
         self._file.close()
 
@@ -303,7 +295,6 @@ class RowFile(RecordFile):
         return file.row(group, number - first)
 
     def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Return the values of the row as Python objects."""
         if isinstance(parts, PartialRow):
             name, error = next(iter(parts.errors.items()))
             raise SampleError(

@@ -22,16 +22,14 @@ from .record_file import RecordFile
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
+# Code in the header → type of the numbers.
 DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}
-"""Code in the header → type of the numbers."""
 
-TOKENS = "tokens"
-"""Name of the one part of a sample."""
+TOKENS = "tokens"  # name of the one part of a sample
 
 _HEADER = struct.Struct("<9sQBQQ")
 _LENGTH, _OFFSET, _MODE = 4, 8, 1
-_PROBE_BYTES = 4096
-"""Bytes that opening reads: the header, and lengths that distinguish one file from another."""
+_PROBE_BYTES = 4096  # bytes that opening reads: the header, and lengths that distinguish one file from another
 
 
 class TokenHeader(NamedTuple):
@@ -117,14 +115,12 @@ class TokenFile(RecordFile):
 
     @property
     def index_path(self) -> str:
-        """Path of the ``.idx`` file, for messages."""
         return self.storage.path(self.index_name)
 
     def __len__(self) -> int:
         return self.header.sequences
 
     def _check_last(self, file: ReadableFile) -> None:
-        """Check that the last sequence ends within the ``.bin`` file."""
         count = len(self)
         if not count:
             return
@@ -184,7 +180,6 @@ class TokenFile(RecordFile):
         return {TOKENS: np.frombuffer(bytearray(parts[TOKENS]), self.header.dtype)}
 
     def facts(self) -> dict[str, Any]:
-        """Return the number type, and the numbers of tokens and documents."""
         dtype = self.header.dtype
         documents = max(0, self.header.documents - 1)
         return {"tokens": {"dtype": dtype.name, "total": self.size_bytes // dtype.itemsize, "documents": documents}}

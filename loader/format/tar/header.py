@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 
-BLOCK = 512
-"""Bytes of a tar block; headers and contents start at multiples of it."""
+BLOCK = 512  # bytes of a tar block; headers and contents start at multiples of it
 
 _CHECKSUM = slice(148, 156)
 _MAX_SIZE = 1 << 62

@@ -38,8 +38,7 @@ from .header import (
     sparse_member,
 )
 
-Request = tuple[int, int]
-"""Offset and size of bytes that a scan needs; at the end of the file it is sent fewer."""
+Request = tuple[int, int]  # offset and size of bytes that a scan needs; at the end of the file it is sent fewer
 
 _BATCH_ROWS = 4096  # 2 MiB of headers, which fit the processor's cache
 _WIDE_WINDOW = 256 * 1024  # for members of some KiB: many headers a read

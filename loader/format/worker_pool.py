@@ -303,7 +303,7 @@ def _serve(function: Callable[[Any], Any], connection: Connection, inherited: li
 
 
 def _answers(function: Callable[[Any], Any], item: Any) -> Iterator[tuple[Exception | None, list[Any]]]:
-    """Yield an error, or results; an answer without results ends those of the item."""
+    """Yield an error, or results; an answer without results ends the item."""
     try:
         for result in function(item):
             yield None, [result]

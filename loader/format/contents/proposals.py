@@ -379,7 +379,7 @@ def _propose(
 
 
 def _alternatives(names: Sequence[str], sets: Sequence[PartSet]) -> list[str]:
-    """Return the first name and those that no sample has together with it or with another one; TXT may replace txt."""
+    """Return the first name, and the names that no sample has together with any of them; TXT may replace txt."""
     taken: list[str] = []
     for name in names:
         is_apart = bool(sets) and not any(name in each.parts and not set(taken).isdisjoint(each.parts) for each in sets)

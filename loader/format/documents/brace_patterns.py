@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, takewhile
 
 from braceexpand import braceexpand
 
@@ -198,46 +199,36 @@ _SPECIAL_IN_GLOB = "*?["
 _SPECIAL_IN_REGEX = "\\^$.|?*+()[]{}"
 
 
-class ShardFinder:
-    """Finds the shards that a pattern matches, without trying each alternative on each shard.
+def match_names(pattern: str, names: Sequence[str]) -> set[str]:
+    """Return the names that a pattern matches, without trying each alternative on each name.
 
     The literal start of an alternative selects its candidates in the sorted names.
+
+    Args:
+        pattern: A regex, or a glob after the prefix ``glob:``. Braces are expanded in both.
+        names: Names of shards, sorted.
+
+    Raises:
+        re.error, OverflowError, RecursionError: The pattern is not a valid regex.
     """
-
-    def __init__(self, shards: Iterable[str]) -> None:
-        self._sorted = sorted(set(shards))
-
-    def find(self, pattern: str) -> set[str]:
-        """Find all shards that a pattern matches.
-
-        Args:
-            pattern: A regex, or a glob after the prefix ``glob:``. Braces are expanded in both.
-
-        Raises:
-            re.error, OverflowError, RecursionError: The pattern is not a valid regex.
-        """
-        compile_pattern: Callable[[str], re.Pattern[str]]
-        if pattern.startswith("glob:"):
-            alternatives = expand_pattern(pattern.removeprefix("glob:"))
-            compile_pattern, special = _compile_glob, _SPECIAL_IN_GLOB
-        else:
-            # Backslashes are for the regex: expansion keeps them, and ignores the braces that they escape.
-            alternatives = expand_pattern(re.sub(r"\\(.)", r"\\\\\\\1", pattern, flags=re.DOTALL))
-            compile_pattern, special = re.compile, _SPECIAL_IN_REGEX
-        compile_pattern(alternatives[0])  # An invalid regex is an error even if it has no candidates.
-        found: set[str] = set()
-        for alternative in alternatives:
-            candidates = list(self._starting_with(_literal_start(alternative, special)))
-            if candidates:
-                matches = compile_pattern(alternative).match
-                found.update(shard for shard in candidates if matches(shard))
-        return found
-
-    def _starting_with(self, start: str) -> Iterator[str]:
-        for index in range(bisect.bisect_left(self._sorted, start), len(self._sorted)):
-            if not self._sorted[index].startswith(start):
-                return
-            yield self._sorted[index]
+    compile_pattern: Callable[[str], re.Pattern[str]]
+    if pattern.startswith("glob:"):
+        alternatives = expand_pattern(pattern.removeprefix("glob:"))
+        compile_pattern, special = _compile_glob, _SPECIAL_IN_GLOB
+    else:
+        # Backslashes are for the regex: expansion keeps them, and ignores the braces that they escape.
+        alternatives = expand_pattern(re.sub(r"\\(.)", r"\\\\\\\1", pattern, flags=re.DOTALL))
+        compile_pattern, special = re.compile, _SPECIAL_IN_REGEX
+    compile_pattern(alternatives[0])  # An invalid regex is an error even if it has no candidates.
+    matching: set[str] = set()
+    for alternative in alternatives:
+        start = _literal_start(alternative, special)
+        first = bisect.bisect_left(names, start)
+        candidates = list(takewhile(lambda name, start=start: name.startswith(start), islice(names, first, None)))  # type: ignore[misc]
+        if candidates:
+            matches = compile_pattern(alternative).match
+            matching.update(name for name in candidates if matches(name))
+    return matching
 
 
 def _literal_start(pattern: str, special: str) -> str:

@@ -126,10 +126,6 @@ def parse_dataset_config(text: str, *, file: str) -> DatasetConfig:
     return _Parser(document, file).parse()
 
 
-def _implies_type(dataset_class: str | None, module: str) -> bool:
-    return dataset_class in _CLASS_TO_SPEC and is_own_module(module)
-
-
 def format_dataset_config(config: DatasetConfig) -> str:
     """Write a config as YAML that this library and megatron-energon parse back to the same config.
 
@@ -142,7 +138,8 @@ def format_dataset_config(config: DatasetConfig) -> str:
     dataset_class = CRUDE.dataset_class if config.crude else config.dataset_class
     if dataset_class is not None:
         document |= {"__module__": config.dataset_module, "__class__": dataset_class}
-    if config.sample_type is not None and not config.crude and not _implies_type(dataset_class, config.dataset_module):
+    is_implied = dataset_class in _CLASS_TO_SPEC and is_own_module(config.dataset_module)
+    if config.sample_type is not None and not config.crude and not is_implied:
         document["sample_type"] = {"__module__": config.module, "__class__": config.sample_type}
     if config.field_map is not None:
         document["field_map"] = config.field_map.expressions()

@@ -137,7 +137,7 @@ def content_of_folder(path: str, names: Sequence[str] | None = None) -> Content:
 
     Args:
         path: The folder, or its URL.
-        names: Its files; None lists those of a folder of this machine, and takes shards for granted at a URL.
+        names: Its files; None lists a folder of this machine, and takes shards for granted at a URL.
     """
     if names is None and is_url(path):
         return "shards"

@@ -44,7 +44,7 @@ class FieldSpec:
 class SampleTypeSpec:
     """A sample type: the name of its class, and its fields in order. A crude type has no fields.
 
-    ``number`` is its number in prompts, which scripts use: that of megatron-energon's list, whose number 6 is a type
+    ``number`` is its number in prompts, which scripts use: as in megatron-energon's list, where number 6 is a type
     without fields; later types take the next one. ``shared`` is False for types that megatron-energon does not have.
     """
 

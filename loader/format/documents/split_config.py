@@ -38,8 +38,8 @@ class SplitConfig:
             the file, a sample may also be a bare ``key``; :attr:`.Documents.split` has its shards.
         sample_ranges: Part → the range of each of its shards that belongs to it. A part that is missing has whole
             shards. megatron-energon refuses files with this key.
-        sample_filters: Part → the named filter of the dataset that keeps its samples, of those of its shards. A part
-            that is missing has all of them. megatron-energon refuses files with this key, too.
+        sample_filters: Part → the filter of the dataset that keeps its samples in its shards. A part that is missing
+            has all samples. megatron-energon refuses files with this key, too.
     """
 
     split_parts: dict[str, tuple[str, ...]]

@@ -39,7 +39,7 @@ class DatasetIndex(SampleIndex):
     """The index of a dataset of tar shards.
 
     Opening reads only ``layout.json``, and columns are mapped when they are first used: a run may open thousands of
-    indexes, of which each process uses few at first.
+    indexes, and each process uses few of them at first.
 
     Args:
         storage: Store of the dataset.

@@ -37,7 +37,7 @@ class ScanPlace(NamedTuple):
 
 
 class ScanFolders(NamedTuple):
-    """The folders of the scans of a prepare in parts; a part has its own, so that it need not read those of others."""
+    """The folders of the scans of a prepare in parts; each part reads and writes only its own folder."""
 
     division: str  # name of the folder of all parts of one division of the shards
     own: str  # name of the folder of a part in it

@@ -1,7 +1,7 @@
 """Index shards in an object store by few requests.
 
-*Hop*: a small request for each header, past the contents. *Stream*: large requests for all bytes, of which the contents
-are dropped. Hopping is better for large members: from the mean bytes between headers on for which a round trip takes
+*Hop*: a small request for each header, past the contents. *Stream*: large requests for all bytes; the contents are
+dropped. Hopping is better for large members: from the mean bytes between headers on for which a round trip takes
 less time than the transfer.
 """
 

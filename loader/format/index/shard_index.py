@@ -95,8 +95,8 @@ def index_shard(
     """Index one tar file by its headers.
 
     Args:
-        max_samples: End the scan after some thousand headers if more samples than this were found, the last of which
-            may then lack parts; None scans the whole file.
+        max_samples: End the scan after some thousand headers if more samples than this were found; the last sample
+            may then lack parts. None scans the whole file.
         info: Size and version of the file, if they are known.
     """
     with storage.open(name, info) as file:

@@ -1,8 +1,8 @@
 """Index a JSONL file ``x.jsonl``, one JSON object per line, in ``x.jsonl.idx``, and read its samples.
 
 The index holds little-endian uint64s: the offset of each sample, then the size of the file. For n samples it has
-8·(n + 1) bytes. Blank lines are not samples. They belong to the sample before them, and those at the start of the file
-to the first sample, which therefore always begins at 0. megatron-energon 7.4.1 writes the same bytes.
+8·(n + 1) bytes. Blank lines are not samples. They belong to the sample before them; blank lines at the start of the
+file belong to the first sample, which therefore always begins at 0. megatron-energon 7.4.1 writes the same bytes.
 """
 
 from __future__ import annotations

@@ -109,10 +109,10 @@ class LineBlock:
 
     Args:
         data: Bytes of the lines. Only the last line of a file may lack its line break.
-        stop: Offset of the end of a line of which the data is only the first and last bytes.
+        stop: Offset of the end of a very long line; its data are only the first and last bytes.
 
     Attributes:
-        is_cut: True for one line, of which only the ends are known.
+        is_cut: True for such a line.
     """
 
     def __init__(self, data: bytes, offset: int, lines_before: int, path: str, *, stop: int | None = None) -> None:
@@ -138,7 +138,7 @@ class LineBlock:
             ) from error
 
     def starts(self) -> npt.NDArray[np.uint64]:
-        """Check each line, and return the byte offsets in the file of those that are not blank."""
+        """Check each line, and return the byte offsets of all lines with text."""
         data = np.frombuffer(self._data, np.uint8)
         ends = np.flatnonzero(data == _NEWLINE)
         if data[-1] != _NEWLINE:

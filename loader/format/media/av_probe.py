@@ -234,7 +234,7 @@ def _read_spans(container: InputContainer, streams: list[VideoStream | AudioStre
 
 
 def _decoded_spans(file: BinaryIO, spans: dict[int, StreamSpan]) -> dict[int, StreamSpan]:
-    """Replace spans by those of the frames and samples that decode, without those that the container cuts off."""
+    """Return spans of the frames and samples that decode, without what the container cuts off."""
     from .av_decode import decode_streams
 
     found: dict[int, StreamSpan] = {}

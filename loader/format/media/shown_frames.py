@@ -51,7 +51,7 @@ def shown_packets(container: InputContainer, *streams: VideoStream | AudioStream
 
 def _counter(stream: VideoStream | AudioStream) -> Callable[[bytes], int] | None:
     name = stream.codec_context.name
-    return _Mpeg4Counter() if name == "mpeg4" else _HIDDEN.get(name)
+    return _mpeg4_counter() if name == "mpeg4" else _HIDDEN.get(name)
 
 
 def _shown_vp8(data: bytes) -> int:
@@ -90,19 +90,20 @@ _HIDDEN: dict[str, Callable[[bytes], int]] = {
 }
 
 
-class _Mpeg4Counter:
-    """Counts frames of MPEG-4 by packet: the second frame of a packet counts for the placeholder that follows it."""
+def _mpeg4_counter() -> Callable[[bytes], int]:
+    """Count frames of MPEG-4 by packet: the second frame of a packet counts for the placeholder that follows it."""
+    has_second = False
 
-    def __init__(self) -> None:
-        self._has_second = False
-
-    def __call__(self, data: bytes) -> int:
+    def shown(data: bytes) -> int:
+        nonlocal has_second
         start = data.find(_VOP)
         if start < 0 or (len(data) - start <= _LONGEST_PLACEHOLDER and _is_not_coded(data)):
-            shown, self._has_second = int(self._has_second), False
-            return shown
-        self._has_second = data.find(_VOP, start + 1) > 0
+            count, has_second = int(has_second), False
+            return count
+        has_second = data.find(_VOP, start + 1) > 0
         return 1
+
+    return shown
 
 
 def _is_not_coded(data: bytes) -> bool:

@@ -103,7 +103,7 @@ def _members(file: ReadableFile, path: str) -> Iterator[_Member]:
 
 
 def _plan_keys(storage: Storage, shard: str, number: int, wanted: frozenset[str]) -> dict[str, str]:
-    """Choose new keys for those of ``wanted`` that the shard has; the shard has none of the new keys."""
+    """Choose new keys, which the shard does not have, for the wanted keys that it has."""
     with storage.open(shard) as file:
         names = (split_member_name(member.name) for member in _members(file, storage.path(shard)))
         taken = {split[0] for split in names if split}

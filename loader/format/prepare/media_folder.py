@@ -47,7 +47,7 @@ def collect_media(
     """Fill the media tables of a staged ``index.sqlite``; return None if no media metadata is wanted.
 
     Args:
-        inputs: The shards; the rows of those that are reused are copied from the present tables.
+        inputs: The shards; the rows of reused shards are copied from the present tables.
         staged: Path of the file.
         samples: Number of samples of each shard.
         on_progress: Called after each chunk of samples.

@@ -35,11 +35,9 @@ from .staging import (
     STAGED_INDEX,
     IndexStaging,
     PrepareInputs,
-    StagedIndex,
     is_up_to_date,
     is_written,
     planned_files,
-    read_inputs,
 )
 from .workspace import Workspace, check_destination, open_trial_workspace, open_workspace
 
@@ -180,8 +178,8 @@ class TarPrepare(RunningPrepare):
 
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:
         super().__init__(plan, how)
-        self._staged: StagedIndex | None = None
-        self._inputs = read_inputs(workspace, plan, search)
+        self._staged: IndexStaging | None = None
+        self._inputs = PrepareInputs(workspace, plan, search)
         self._staging: IndexStaging | None = None
         if plan.merge:
             check_complete(workspace.storage, [shard.name for shard in self._inputs.to_scan()])
@@ -293,7 +291,7 @@ class TarPrepare(RunningPrepare):
         self.close()
         self._inputs.workspace.work.remove(STAGING)
         self._how = replace(self._how, inspects=False)
-        self._inputs = read_inputs(self._inputs.workspace, self._plan, search)
+        self._inputs = PrepareInputs(self._inputs.workspace, self._plan, search)
         self._staged, self._staging = None, self._stage()
 
     def discard(self) -> None:
@@ -331,7 +329,7 @@ class TarPrepare(RunningPrepare):
         )
 
 
-def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None) -> list[str]:
+def _warnings(inputs: PrepareInputs, layout: Layout, staged: IndexStaging | None) -> list[str]:
     warnings = [compressed_warning(inputs.search.compressed)] if inputs.search.compressed else []
     warnings += layout_warnings(layout)
     if staged and staged.compat_warning:
@@ -345,7 +343,7 @@ def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None)
 # ------------------------------------------------------------------------------------------------------ publish
 
 
-def _publish(inputs: PrepareInputs, staged: StagedIndex, carried: NextValues, files: Mapping[str, bytes]) -> str:
+def _publish(inputs: PrepareInputs, staged: IndexStaging, carried: NextValues, files: Mapping[str, bytes]) -> str:
     """Commit the staged files and the files of the plan; return the uuid of the new index."""
     identity, previous = uuid.uuid4(), inputs.previous.index
     return inputs.workspace.publish(

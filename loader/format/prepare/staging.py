@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from typing import Self
 
 from ...errors import FormatError
 from ...storage import FileInfo, Storage
@@ -18,7 +18,6 @@ from ..index.layout import Layout, ShardEntry
 from ..index.publish import STAGING
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.writer import DuplicateKeys, IndexWriter
-from ..media.kind import MediaFilter
 from ..media.tables import (
     read_media_filter,
 )
@@ -31,19 +30,26 @@ from .split import PlannedSplit
 from .workspace import Workspace
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareInputs:
-    """Everything that a prepare knows before it scans a shard."""
+    """Everything that a prepare knows before it scans a shard.
 
-    workspace: Workspace  # the dataset, and the folder of its staged files
-    plan: PreparePlan  # the plan of the prepare
-    search: ShardSearch  # the shards of the folder
-    media: MediaFilter | None  # parts to collect media metadata of; None for none
-    recorded_media: MediaFilter | None  # filter by which the tables of the present ``index.sqlite`` were collected
-    previous: PreviousIndex  # the index of the prepare before
-    journal: Journal  # the scans of an interrupted prepare, and of this one
-    # entries of unchanged shards in that index, by shard number; the other shards are scanned
-    reused: Mapping[int, ShardEntry]
+    Args:
+        workspace: The dataset, and the folder of its staged files.
+        plan: The plan of the prepare.
+        search: The shards of the folder.
+    """
+
+    def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch) -> None:
+        self.workspace = workspace
+        self.plan = plan
+        self.search = search
+        self.previous = PreviousIndex(workspace.storage)
+        # The filter by which the tables of the present index.sqlite were collected, and the one for the next tables.
+        self.recorded_media = read_media_filter(workspace.storage)
+        self.media = plan.media or self.recorded_media
+        self.journal = Journal(workspace.work)  # the scans of an interrupted prepare, and of this one
+        # The entries of unchanged shards in the previous index, by shard number; the other shards are scanned.
+        self.reused = {} if plan.force else unchanged_shards(plan, search.shards, self.previous)
 
     @property
     def storage(self) -> Storage:
@@ -74,22 +80,6 @@ class PrepareInputs:
         index = self.journal.load(shard)
         # A power cut may have damaged the journal.
         return index_shard(self.storage, shard.name) if index is None else index
-
-
-def read_inputs(workspace: Workspace, plan: PreparePlan, search: ShardSearch) -> PrepareInputs:
-    """Read the previous index, and choose the shards that need no scan."""
-    storage = workspace.storage
-    previous, recorded = PreviousIndex(storage), read_media_filter(storage)
-    return PrepareInputs(
-        workspace=workspace,
-        plan=plan,
-        search=search,
-        media=plan.media or recorded,
-        recorded_media=recorded,
-        previous=previous,
-        journal=Journal(workspace.work),
-        reused={} if plan.force else unchanged_shards(plan, search.shards, previous),
-    )
 
 
 def planned_files(files: Mapping[str, str], split: PlannedSplit) -> dict[str, bytes]:
@@ -152,34 +142,29 @@ def reusable_compat_files(inputs: PrepareInputs) -> frozenset[int]:
 STAGED_INDEX = f"{STAGING}/index"  # the folder of the index until the commit renames it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedIndex:
-    """The staged files of a prepare: a whole index, and the compat files if they can express it."""
-
-    layout: Layout  # layout of the index
-    index: DatasetIndex  # the index where it is staged
-    contents: Contents = field(default_factory=Contents)  # what some samples contain; nothing without a sampler
-    keys_to_fix: DuplicateKeys  # duplicate keys to rename before anything is published
-    compat_renames: list[tuple[str, str]]  # renames that publish the compat files; empty without compat files
-    compat_warning: str | None  # reason for writing no compat files
-    scanned: int  # number of scanned shards
-    resumed: int  # number of shards that an interrupted run had scanned
-
-
 class IndexStaging:
     """Scans the shards of a prepare and stages their index. The workers start at once; :meth:`run` does the rest.
 
     Args:
+        inputs: The shards, and what is known of them.
+        how: How they are scanned.
         sampler: Inspects samples; None inspects none.
     """
+
+    # These are set by run().
+    layout: Layout
+    index: DatasetIndex  # where it is staged
+    keys_to_fix: DuplicateKeys  # to be renamed before anything is published
+    compat_renames: list[tuple[str, str]]  # which publish the compat files; empty if these cannot express the index
+    compat_warning: str | None  # reason for writing no compat files
 
     def __init__(self, inputs: PrepareInputs, how: ScanHow, *, sampler: ContentSampler | None = None) -> None:
         self._inputs = inputs
         self._sampler = sampler
         self._has_compat = inputs.plan.compat is not False and not how.is_trial
         to_scan = inputs.to_scan()
-        self._to_scan = len(to_scan)
-        self._resumed = len(inputs.shards) - len(inputs.reused) - len(to_scan)
+        self.scanned = len(to_scan)
+        self.resumed = len(inputs.shards) - len(inputs.reused) - len(to_scan)
         self._scans = ShardScans(
             inputs.storage,
             inputs.workspace.work,
@@ -187,14 +172,15 @@ class IndexStaging:
             to_scan,
             how,
             total=len(inputs.shards),
-            resumed=self._resumed,
+            resumed=self.resumed,
             stage_tar_idx=self._has_compat,
             sampler=sampler,
         )
         self._chosen = sampler.samples_of if sampler is not None else {}
+        self.contents = Contents()  # of some samples; complete after run()
         self._contents: dict[int, Contents] = {}
 
-    def run(self) -> StagedIndex:
+    def run(self) -> Self:
         """Wait for the scans, and write the index and the compat files."""
         inputs, work = self._inputs, self._inputs.workspace.work
         with ExitStack() as stack:
@@ -206,31 +192,26 @@ class IndexStaging:
             writer = IndexWriter(work, STAGED_INDEX, kept=inputs.previous.index, durable=False)
             with writer:
                 self._write_shards(writer, compat)
-            layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
+            self.layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
             work.flush([STAGED_INDEX])  # while another thread writes index.sqlite
             # Refuse shards without samples, and complete the compat files.
-            if not layout.samples:
+            if not self.layout.samples:
                 raise FormatError(
                     "the shards hold no samples; expected members named key.part",
                     shard=inputs.storage.path(""),
                     hint="list the members of a shard: tar tf SHARD | head",
                 )
-            keys_to_fix = duplicates if inputs.plan.fix_duplicates else DuplicateKeys()
-            renames = compat.finish(duplicates, inputs.load_index) if compat and not keys_to_fix.samples else []
+            self.keys_to_fix = duplicates if inputs.plan.fix_duplicates else DuplicateKeys()
+            self.compat_renames = []
+            if compat and not self.keys_to_fix.samples:
+                self.compat_renames = compat.finish(duplicates, inputs.load_index)
         # Merge what samples contain, in the order of the shards.
-        contents = Contents()
         for number in sorted(self._contents):
-            contents.merge(self._contents[number])
-        return StagedIndex(
-            layout=layout,
-            index=DatasetIndex(work, "staged", folder=STAGED_INDEX),
-            contents=contents,
-            keys_to_fix=keys_to_fix,
-            compat_renames=renames,
-            compat_warning=compat.reason if compat else None,
-            scanned=self._to_scan,
-            resumed=self._resumed,
-        )
+            self.contents.merge(self._contents[number])
+        self._contents.clear()
+        self.index = DatasetIndex(work, "staged", folder=STAGED_INDEX)
+        self.compat_warning = compat.reason if compat else None
+        return self
 
     def close(self) -> None:
         self._scans.close()

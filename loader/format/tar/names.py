@@ -88,7 +88,7 @@ def key_without_shard(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitNames:
-    """The result of splitting m names, of which k belong to samples."""
+    """The result of splitting m names; k of them belong to samples."""
 
     taken: npt.NDArray[np.int64]  # (k,): rows of the names that belong to samples
     keys: npt.NDArray[np.uint8]  # (k, w): zero after each key's end, w a multiple of 8

@@ -36,7 +36,7 @@ Write = Callable[[Storage, str], None]
 class OldDataset:
     """A dataset whose samples a new one has."""
 
-    path: str  # its path, for messages
+    path: str  # for messages
     storage: Storage
     shards: Sequence[ShardEntry]  # the shards of its index
 

@@ -52,14 +52,13 @@ def run_in_workers(
     The workers have started when this returns; closing the generator ends them.
 
     Args:
-        function: Picklable function; the workers call it in the order of the items.
-        items: Picklable items.
+        function: Picklable function; the workers call it in the order of the items, which are pickled, too.
+        items: The items.
         workers: Number of processes, at most one for each item; with one, the function runs in this process, unless
             ``is_stopped`` is given.
-        is_stopped: Returns True when the work has to end.
+        is_stopped: When it returns True, a ``StoppedError`` ends the work.
 
     Raises:
-        StoppedError: ``is_stopped`` returned True.
         Exception: The function raised this error.
     """
     apart = workers > 1 or is_stopped is not None
@@ -82,11 +81,7 @@ def stream_from_workers(
         items: Picklable items.
         workers: Number of processes, at most one for each item.
         apart: Run the function in the workers, and not in this process.
-        is_stopped: Returns True when the work has to end; it is not called for work in this process.
-
-    Raises:
-        StoppedError: ``is_stopped`` returned True.
-        Exception: The function raised this error.
+        is_stopped: As for :func:`run_in_workers`; it is not called for work in this process.
     """
     if not items or not apart:
         return _run_serially(function, items)

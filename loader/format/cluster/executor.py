@@ -27,14 +27,8 @@ def run_in_executor(
 
     The tasks are submitted when this returns; closing the generator cancels those that have not started.
 
-    Args:
-        function: Picklable function.
-        items: Picklable items.
-        executor: Runs the tasks; it is not shut down.
-        is_stopped: Returns True when the work has to end.
-
-    Raises:
-        StoppedError: ``is_stopped`` returned True.
+    The function and the items are pickled, and the executor is not shut down. When ``is_stopped`` returns True, a
+    ``StoppedError`` ends the work.
     """
     futures = {executor.submit(function, item): number for number, item in enumerate(items)}
     return _results(futures, items, is_stopped)

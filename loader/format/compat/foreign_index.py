@@ -97,14 +97,7 @@ def _shard_indexes(storage: Storage, shard_counts: dict[str, int]) -> Iterator[t
 def _index_in_sqlite(path: Path, tar_file_id: int, shard: FileInfo, expected: int) -> ShardIndex | None:
     """Build the index of a shard from the rows of another tool's ``index.sqlite``, instead of from every tar header.
 
-    Args:
-        path: Path of the database.
-        tar_file_id: Number of the shard in it.
-        shard: The shard.
-        expected: Number of samples of the shard.
-
-    Returns:
-        None if the parts of the shard are not listed (older datasets), or the rows are damaged.
+    Return None if the parts of the shard are not listed (older datasets), or the rows are damaged.
     """
     # Read no more rows than the shard can have.
     max_rows = min(shard.size_bytes // BLOCK, _MAX_ROWS)  # Each row has a header in the shard.

@@ -75,7 +75,7 @@ class ContentSampler:
         """Inspect samples of a shard that was just indexed.
 
         Args:
-            head: Its first bytes, as far as the scan has fetched them.
+            head: First bytes of the shard, as far as the scan has fetched them.
         """
         contents = Contents()
         self._count_large(shard.name, index, contents)

@@ -157,7 +157,6 @@ def count_fits(
     """Return the number of samples that have the parts of a type's required fields.
 
     Args:
-        field_map: Its field-map expressions.
         has_all: Returns True if some json part has all values of such expressions; without one, no sample fits.
 
     >>> sets = [PartSet(parts=("jpg", "txt"), samples=5, shards=1, first_sample=0, example="")]
@@ -229,7 +228,6 @@ def dropped_parts(
     """Return the parts with text, media or labels that samples of a type would not have.
 
     Args:
-        field_map: Its field-map expressions.
         part_names: Only these parts; None for all.
         together: These are the parts of one sample: of alternatives such as ``jpg,png``, it loses all but one.
 

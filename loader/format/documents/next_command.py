@@ -137,7 +137,7 @@ def content_of_folder(path: str, names: Sequence[str] | None = None) -> Content:
 
     Args:
         path: The folder, or its URL.
-        names: Its files; None lists a folder of this machine, and takes shards for granted at a URL.
+        names: Files of the folder; None lists a folder of this machine, and takes shards for granted at a URL.
     """
     if names is None and is_url(path):
         return "shards"
@@ -161,8 +161,7 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
     """Return what to do with a folder that is no prepared dataset, as a hint.
 
     Args:
-        path: The folder, as the user wrote it, or its URL.
-        names: Its files; see :func:`content_of_folder`.
+        names: As for :func:`content_of_folder`.
         option: Options for ``energon prepare``, after a space.
     """
     if not is_url(path) and os.path.exists(os.path.join(path, IMPORT_FOLDER)):

@@ -114,9 +114,7 @@ class PreviousIndex:
     def entry(self, shard: FileInfo) -> ShardEntry | None:
         """Return the entry of a shard; None if its size or time of change is another now."""
         entry = self._entries.get(shard.name)
-        if entry and (entry.size_bytes, entry.mtime_ns, entry.etag) == (shard.size_bytes, shard.mtime_ns, shard.etag):
-            return entry
-        return None
+        return entry if entry and entry.is_version(shard) else None
 
     def number(self, name: str) -> int | None:
         """Return the number of a shard (``tar_file_id``); None for a new shard."""

@@ -96,6 +96,10 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             is_indexed=True,
         )
 
+    def is_version(self, now: FileInfo) -> bool:
+        """Return True if a local file has the same size and time of change, or an object the same version."""
+        return (self.size_bytes, self.mtime_ns, self.etag) == (now.size_bytes, now.mtime_ns, now.etag)
+
     def has_changed(self, now: FileInfo) -> bool:
         """Return True if the file has another size, or another version in the same object store."""
         return now.size_bytes != self.size_bytes or (self.info.shares_versions(now) and now.etag != self.etag)

@@ -382,7 +382,7 @@ def ascii_keys(keys: npt.NDArray[np.uint8]) -> list[str] | None:
     Decoding them at once takes a quarter of the time.
 
     Args:
-        keys: Their bytes, shape (n, length).
+        keys: Bytes of the keys, shape (n, length).
     """
     if not (keys.max(initial=0) < 128 and keys.all()):
         return None

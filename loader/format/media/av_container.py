@@ -44,7 +44,6 @@ def open_container(file: BinaryIO) -> InputContainer:
 
     Raises:
         av.FFmpegError: The bytes are not audio or video in a format of FFmpeg.
-        ImportError: PyAV is not installed.
     """
     av = import_av()
     # Titles may have another encoding than UTF-8. Versions since 19 read them all, and have no such option.

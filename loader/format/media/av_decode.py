@@ -76,11 +76,7 @@ class DecodedStream:
 def decode_streams(container: InputContainer, streams: Iterable[VideoStream | AudioStream]) -> dict[int, DecodedStream]:
     """Decode streams to their ends; packets that do not decode are counted and skipped.
 
-    Returns:
-        What came out, by index of the stream.
-
-    Raises:
-        ValueError: The frames of a video are larger than Pillow's limit.
+    The result is by index of the stream. Frames of a video that are larger than Pillow's limit are a ``ValueError``.
     """
     av = import_av()
     streams = tuple(streams)
@@ -110,9 +106,6 @@ def media_fault(data: bytes) -> str | None:
     """Decode audio or video to its end; return one line about its damage, or None if it is whole.
 
     Bytes behind a whole file, tags, edit lists, and sizes that a program could not write are no damage.
-
-    Raises:
-        ImportError: PyAV is not installed.
     """
     try:
         with open_av(data) as container:

@@ -55,7 +55,6 @@ def probe_av(data: bytes | BinaryIO, *, exact: bool = False) -> AVMetadata:
 
     Raises:
         ValueError: The bytes are not audio or video, or have no stream of either.
-        ImportError: PyAV is not installed.
     """
     facts: dict[str, Any] = {}
     file = io.BytesIO(data) if isinstance(data, bytes) else data

@@ -68,7 +68,6 @@ def files_to_write(
     """Return the files of ``.nv-meta`` that describe the samples, name → text.
 
     Args:
-        name: File name for ``dataset.yaml``.
         proposals: Proposed field-map expressions, field → expression, for ``sample_loader.py``.
     """
     files = {name: format_dataset_config(dataset_config_of(choice))}

@@ -62,7 +62,7 @@ def fix_duplicates(
     again afterwards: another shard may already have a new key by chance, which the next run renames.
 
     Args:
-        shards: All its shards in order; their numbers are appended to keys.
+        shards: All shards of the dataset in order; their numbers are appended to keys.
         duplicates: Shard → the keys to rename in it. Keys that the shard does not have are skipped; a shard without any
             of its keys is not touched.
     """

@@ -274,8 +274,7 @@ def _unchanged(storage: Storage, previous: RecordIndex, search: ShardSearch) -> 
     unchanged = {}
     for shard in search.shards:
         entry = entries.get(shard.name)
-        version = shard.size_bytes, shard.mtime_ns, shard.etag
-        if entry is None or (entry.size_bytes, entry.mtime_ns, entry.etag) != version:
+        if entry is None or not entry.is_version(shard):
             continue
         try:
             counted = _counted(storage, shard.name)

@@ -31,13 +31,7 @@ from .workspace import Workspace
 
 
 class PrepareInputs:
-    """Everything that a prepare knows before it scans a shard.
-
-    Args:
-        workspace: The dataset, and the folder of its staged files.
-        plan: The plan of the prepare.
-        search: The shards of the folder.
-    """
+    """Everything that a prepare knows before it scans a shard."""
 
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch) -> None:
         self.workspace = workspace
@@ -143,13 +137,7 @@ STAGED_INDEX = f"{STAGING}/index"  # the folder of the index until the commit re
 
 
 class IndexStaging:
-    """Scans the shards of a prepare and stages their index. The workers start at once; :meth:`run` does the rest.
-
-    Args:
-        inputs: The shards, and what is known of them.
-        how: How they are scanned.
-        sampler: Inspects samples; None inspects none.
-    """
+    """Scans the shards of a prepare and stages their index. The workers start at once; :meth:`run` does the rest."""
 
     # These are set by run().
     layout: Layout

@@ -72,7 +72,7 @@ class Workspace:
             renames: Pairs (staged name in ``work``, final name).
             files: Further files, name → contents, published after them.
             previous: The uuid of the previous index, which running jobs may still read; all others are removed.
-            removals: Further files that the new state does not need.
+            removals: Further files to remove.
             check: Prevents the commit by an error.
         """
         info = encode_shard_info({shard.name: shard.samples for shard in shards})

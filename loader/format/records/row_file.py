@@ -107,7 +107,7 @@ class RowGroups(ClosesOnExit):
     """An open Parquet file, which returns rows from decoded row groups.
 
     Args:
-        info: Its size and version, if they are known.
+        info: Size and version of the file, if they are known.
     """
 
     def __init__(self, storage: Storage, name: str, info: FileInfo | None = None) -> None:

@@ -87,7 +87,7 @@ def read_members(file: ReadableFile, scan: TarScan, *, max_requests: int | None 
     """Drive a scan by reads of a file; yield its batches.
 
     Args:
-        scan: Its scan, not yet begun.
+        scan: The scan of the file, not yet begun.
         max_requests: End after this many reads, with the members that were found; None reads the whole file.
     """
     requests = scan.requests()

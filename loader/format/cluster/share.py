@@ -80,7 +80,8 @@ def read_part_plan(storage: Storage) -> PartPlan | None:
     """Read the plan of a dataset; return None without one."""
     try:
         plan = msgspec.convert(json.loads(read_document(storage, PART_PLAN)), PartPlan)
-        _check(plan)
+        if plan.starts[:1] != (0,) or any(start > stop for start, stop in pairwise([*plan.starts, len(plan.shards)])):
+            raise ValueError("its parts do not divide its shards")  # noqa: TRY301 - as a damaged document
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             return None
@@ -92,11 +93,6 @@ def read_part_plan(storage: Storage) -> PartPlan | None:
             hint="remove this file and run all parts again; they keep what is scanned",
         ) from error
     return plan
-
-
-def _check(plan: PartPlan) -> None:
-    if plan.starts[:1] != (0,) or any(left > right for left, right in pairwise([*plan.starts, len(plan.shards)])):
-        raise ValueError("its parts do not divide its shards")
 
 
 def write_part_plan(storage: Storage, plan: PartPlan) -> PartPlan:

@@ -86,7 +86,8 @@ class ContentSampler:
             with storage.open(shard.name, shard) as opened:
                 opened.expect_few()
                 for sample in samples:
-                    self._look_at(_WithHead(opened, head), index, sample, f"{shard.name}/{index.key(sample)}", contents)
+                    key = f"{shard.name}/{index.key(sample)}"
+                    self._look_at(opened, head, index, sample, key=key, contents=contents)
         except EnergonError:
             pass  # the shard was removed or replaced meanwhile: the prepare reports it
         contents.shards = min(1, contents.samples)
@@ -121,7 +122,9 @@ class ContentSampler:
             chosen.update(each.first_sample for each in rare)
         return sorted(chosen)
 
-    def _look_at(self, file: _WithHead, index: ShardIndex, sample: int, key: str, contents: Contents) -> None:
+    def _look_at(
+        self, file: ReadableFile, head: bytes, index: ShardIndex, sample: int, *, key: str, contents: Contents
+    ) -> None:
         rows = slice(int(index.part_ends[sample - 1]) if sample else 0, int(index.part_ends[sample]))
         parts = [
             (index.part_names[name], offset, size)
@@ -133,49 +136,42 @@ class ContentSampler:
             )
         ]
         contents.samples += 1
-        for name, size, data in self._read(file, parts):
+        for name, size, data in self._read(file, head, parts):
             contents.add_part(name, kind_of_bytes(data[:HEADER_BYTES], size), key)
             if _is_json(name) and len(data) == size:
                 document = parse_document(data)
                 if document is not None:
                     contents.add_document(name, document, key, size_bytes=size)
 
-    def _read(self, file: _WithHead, parts: Sequence[tuple[str, int, int]]) -> Iterator[tuple[str, int, bytes]]:
+    def _read(
+        self, file: ReadableFile, head: bytes, parts: Sequence[tuple[str, int, int]]
+    ) -> Iterator[tuple[str, int, bytes]]:
         """Yield the name, the size and the first bytes of each part; json parts are read whole, unless very large."""
         wanted = [
             (name, size, offset, min(size, MAX_JSON_BYTES if _is_json(name) else HEADER_BYTES))
             for name, offset, size in parts
         ]
+
+        def read_at(offset: int, stop: int) -> bytes:
+            return head[offset:stop] if stop <= len(head) else file.read_at(offset, stop - offset)
+
         start = min(offset for _, _, offset, _ in wanted)
         stop = max(offset + length for _, _, offset, length in wanted)
         if stop - start <= _READ_TOGETHER:
-            if file.has(stop) or self._may_read():
-                data = file.read_at(start, stop - start)
+            if stop <= len(head) or self._may_read():
+                data = read_at(start, stop)
                 for name, size, offset, length in wanted:
                     yield name, size, data[offset - start : offset - start + length]
             return
         for name, size, offset, length in wanted:
-            if file.has(offset + length) or self._may_read():
-                yield name, size, file.read_at(offset, length) if length else b""
+            if offset + length <= len(head) or self._may_read():
+                yield name, size, read_at(offset, offset + length) if length else b""
 
     def _may_read(self) -> bool:
         if self.requests is None:
             return True
         self.requests -= 1
         return self.requests >= 0
-
-
-class _WithHead:
-    def __init__(self, file: ReadableFile, head: bytes) -> None:
-        self._file = file
-        self._head = head
-
-    def has(self, stop: int) -> bool:
-        return stop <= len(self._head)
-
-    def read_at(self, offset: int, size_bytes: int) -> bytes:
-        stop = offset + size_bytes
-        return self._head[offset:stop] if self.has(stop) else self._file.read_at(offset, size_bytes)
 
 
 def _is_json(name: str) -> bool:

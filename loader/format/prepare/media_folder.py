@@ -153,15 +153,11 @@ def _read_files(storage: Storage, media_filter: MediaFilter, chunk: MediaChunk) 
             with storage.open(info.name, info) as file:
                 rows.extract(FileRegion(file, 0, file.size_bytes), info.name, media_filter)
         except (StorageError, FormatError) as error:  # FormatError: it was replaced in its object store
-            if storage.checks_versions and _is_outage(error):
-                raise
+            is_outage = isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError)
+            if storage.checks_versions and is_outage:
+                raise  # every other file would count as broken, too
             rows.note_broken(info.name, error.message)
     return rows
-
-
-def _is_outage(error: Exception) -> bool:
-    """Return True for a failure of the service, after which every other file would count as broken."""
-    return isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError)
 
 
 def prepare_media_folder(

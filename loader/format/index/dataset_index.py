@@ -349,8 +349,8 @@ class DatasetIndex(SampleIndex):
 
     def _shard_index(self, shard: ShardEntry) -> ShardIndex:
         rows = self.rows_of(shard)
-        key_ends = rows.key_ends.astype(np.int64)
-        key_hash = hash_ragged(rows.key_bytes, key_ends)
+        key_ends, key_bytes = rows.key_ends.astype(np.int64), np.array(rows.key_bytes)
+        key_hash = hash_ragged(key_bytes, key_ends)
         key_order = np.argsort(key_hash)
         index = ShardIndex(
             part_names=rows.part_names,
@@ -358,7 +358,7 @@ class DatasetIndex(SampleIndex):
             part_offset=rows.part_block.astype(np.int64) * BLOCK,
             part_size=rows.part_size.astype(np.int64),
             part_ends=rows.part_ends.astype(np.int64),
-            key_bytes=rows.key_bytes,
+            key_bytes=key_bytes,
             key_ends=key_ends,
             key_hash=key_hash[key_order],
             key_order=key_order,
@@ -387,13 +387,14 @@ class DatasetIndex(SampleIndex):
         if len(part_name) < parts.stop - parts.start or (len(part_name) and part_name.max() >= len(names)):
             raise contradictory("parts of no known name, or no parts", self.path)
         # Number the part names as a scan does: those of the shard, by their bytes.
-        used = sorted(np.unique(part_name).tolist(), key=lambda number: encode_name(names[number]))
+        counts = np.bincount(part_name, minlength=len(names))
+        used = sorted(np.flatnonzero(counts).tolist(), key=lambda number: encode_name(names[number]))
         renumber = np.zeros(len(names), np.uint32)
         renumber[used] = np.arange(len(used), dtype=np.uint32)
         return ShardRows(
             part_ends=part_ends,
             key_ends=key_ends,
-            key_bytes=np.array(self.key_bytes[keys]),
+            key_bytes=self.key_bytes[keys],
             part_names=tuple(names[number] for number in used),
             part_name=renumber[part_name],
             part_block=self.part_offset[parts],

@@ -9,8 +9,8 @@ from tests.source_tree import ROOT
 
 REASONS = {
     "format/index/fresh_shard.py _touched": "setdefault and add are one step; at worst a line of the log comes twice",
-    "format/parquet/row_groups.py row_cache": "each change of its dicts is one step; see RowCache",
-    "format/parquet/row_groups.py serials": "next() of a count is one step",
+    "format/records/row_file.py row_cache": "each change of its dicts is one step; see RowCache",
+    "format/records/row_file.py serials": "next() of a count is one step",
     "pipeline/contract/dataset_methods.py _direct_loaders": "set when the modules are imported",
     "pipeline/contract/dataset_methods.py _thread": "each thread has its own",
     "pipeline/contract/iterated.py _warned": "at worst a warning comes twice",

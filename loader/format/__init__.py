@@ -3,9 +3,7 @@
 =====================  ================================================================================
 ``tar/``               tar headers, scans, member names, ``.tar.idx`` files
 ``jsonl/``             JSONL files and their indexes
-``binidx/``            token files of Megatron-LM
-``parquet/``           Parquet files
-``records/``           these three under one interface, and prepared folders of them
+``records/``           files of numbered samples (JSONL, tokens, Parquet) under one interface, and folders of them
 ``documents/``         ``split.yaml``, ``dataset.yaml``, ``.info.json``: parsing and writing
 ``index/``             the columns of ``index/<uuid>/``: sample → key and byte ranges
 ``cluster/``           one prepare divided among processes and machines

@@ -28,42 +28,30 @@ from .nv_meta import COLUMNS_FOLDER, FOLDER
 
 _SAMPLES_AT_ONCE = 1 << 20
 
+# Write the files of a column or filter, whose names without the extensions it takes.
 Write = Callable[[Storage, str], None]
-"""Write the files of a column or filter, whose names without the extensions it takes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OldDataset:
-    """A dataset whose samples a new one has.
+    """A dataset whose samples a new one has."""
 
-    Attributes:
-        path: Its path, for messages.
-        storage: Its folder.
-        shards: The shards of its index.
-    """
-
-    path: str
+    path: str  # for messages
     storage: Storage
-    shards: Sequence[ShardEntry]
+    shards: Sequence[ShardEntry]  # the shards of its index
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewOrder:
-    """The samples of old datasets in the order of a new one.
-
-    Attributes:
-        datasets: The old datasets.
-        runs: Position of an old dataset, and numbers of its samples: run after run, the samples of the new one.
-        shards: The shards of the new dataset.
-    """
+    """The samples of old datasets in the order of a new one."""
 
     datasets: Sequence[OldDataset]
+    # position of an old dataset, and numbers of its samples: run after run, the samples of the new one
     runs: Sequence[tuple[int, range | IntArray]]
-    shards: Sequence[ShardEntry]
+    shards: Sequence[ShardEntry]  # the shards of the new dataset
 
     @property
     def samples(self) -> int:
-        """Number of samples of the new dataset."""
         return sum(shard.samples for shard in self.shards)
 
     def blocks(self) -> Iterator[tuple[int, IntArray]]:
@@ -75,40 +63,25 @@ class NewOrder:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueKind:
-    """Columns, or filters.
+    """Columns, or filters."""
 
-    Attributes:
-        word: What one of them is called.
-        names: Lists those of a dataset.
-        prefix: Begin of the names of their files.
-        extension: Extension of the file of values, next to which is a ``.json`` file.
-        read: Reads one of all old datasets.
-        is_of: Whether the one of a dataset was written for some shards.
-        again: The line that writes one again.
-    """
-
-    word: str
-    names: Callable[[Storage], list[str]]
-    prefix: str
-    extension: str
-    read: Callable[[NewOrder, str], Write]
+    word: str  # what one of them is called
+    names: Callable[[Storage], list[str]]  # lists those of a dataset
+    prefix: str  # begin of the names of their files
+    extension: str  # extension of the file of values, next to which is a ``.json`` file
+    read: Callable[[NewOrder, str], Write]  # reads one of all old datasets
+    # whether the one of a dataset was written for some shards
     is_of: Callable[[Storage, str, Sequence[ShardEntry]], bool]
-    again: Callable[[Storage, str], str]
+    again: Callable[[Storage, str], str]  # the line that writes one again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CarriedValues:
-    """A column or filter of the new dataset.
-
-    Attributes:
-        kind: What it is.
-        name: Its name.
-        write: Writes its files; or the reason why it cannot be carried.
-    """
+    """A column or filter of the new dataset."""
 
     kind: ValueKind
     name: str
-    write: Write | str
+    write: Write | str  # writes its files; or the reason why it cannot be carried
 
     @property
     def stem(self) -> str:
@@ -117,7 +90,6 @@ class CarriedValues:
 
     @property
     def warning(self) -> str:
-        """The warning that it could not be carried."""
         return f"{self.kind.word} {self.name!r} was dropped: {self.write}"
 
 
@@ -137,17 +109,11 @@ def carried_values(order: NewOrder) -> Iterator[CarriedValues]:
 
 @dataclass(slots=True)
 class Carried:
-    """The columns and filters that a new dataset takes over.
+    """The columns and filters that a new dataset takes over."""
 
-    Attributes:
-        columns: Names of the columns.
-        filters: Names of the filters.
-        warnings: One for each column and filter that could not be carried.
-    """
-
-    columns: list[str] = field(default_factory=list)
-    filters: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)  # names of the columns
+    filters: list[str] = field(default_factory=list)  # names of the filters
+    warnings: list[str] = field(default_factory=list)  # one for each column and filter that could not be carried
 
     def write(self, order: NewOrder, storage: Storage, *, without_filters: Collection[str] = ()) -> None:
         """Write what all old datasets have to the new one, without some of the filters."""
@@ -162,12 +128,6 @@ class Carried:
 
 
 def _new_column(order: NewOrder, name: str) -> Write:
-    """Read a column of all old datasets.
-
-    Raises:
-        ConfigError: The values of the datasets cannot be one column.
-        FormatError: A column is damaged or stale.
-    """
     columns = [read_column(dataset.storage, dataset.shards, name) for dataset in order.datasets]
     _check_alike(columns, order.datasets)
     # Texts get positions in the list of all texts.
@@ -212,11 +172,6 @@ def _check_alike(columns: Sequence[Column], datasets: Sequence[OldDataset]) -> N
 
 
 def _new_filter(order: NewOrder, name: str) -> Write:
-    """Read a filter of all old datasets.
-
-    Raises:
-        FormatError: A filter is damaged, or of other shards.
-    """
     filters = [_open_filter(dataset, name) for dataset in order.datasets]
     names = [shard.name for shard in order.shards]
     stops = np.cumsum([shard.samples for shard in order.shards])
@@ -254,17 +209,11 @@ def _open_filter(dataset: OldDataset, name: str) -> FilterRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextValues:
-    """The columns and filters of a dataset for its next index.
+    """The columns and filters of a dataset for its next index."""
 
-    Attributes:
-        renames: Pairs (staged file, final name).
-        removals: Files of columns and filters that the next index cannot have.
-        warnings: One for each column and filter that is removed.
-    """
-
-    renames: tuple[tuple[str, str], ...] = ()
-    removals: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    renames: tuple[tuple[str, str], ...] = ()  # pairs (staged file, final name)
+    removals: tuple[str, ...] = ()  # files of columns and filters that the next index cannot have
+    warnings: tuple[str, ...] = ()  # one for each column and filter that is removed
 
 
 def carry_to_next_index(
@@ -273,20 +222,20 @@ def carry_to_next_index(
     """Stage all columns and filters in the order of the next index; drop those that lack values of new shards.
 
     Args:
-        storage: The dataset.
-        work: Its staging folder.
         earlier: Shards of the current index; empty if there is none.
-        now: Shards of the next index.
     """
+    # Find the samples of unchanged shards, run by run.
     rows = {_version(shard): range(shard.first_sample, shard.first_sample + shard.samples) for shard in earlier}
     if [*rows] == [*map(_version, now)]:
         return NextValues()
     runs = [(0, rows[_version(shard)]) for shard in now if _version(shard) in rows]
     changed = len(now) - len(runs)
+    # Values of new shards are not known: then no column and filter can be carried.
     every = carried_values(NewOrder([OldDataset(storage.path(""), storage, earlier)], runs, now))
     if changed:
         reason = f"{changed:,} of {len(now):,} shards are new or changed"
         every = (CarriedValues(kind, name, reason) for kind in (COLUMNS, FILTERS) for name in kind.names(storage))
+    # Stage what can be carried, and list the files of the others for removal.
     renames: list[tuple[str, str]] = []
     removals: list[str] = []
     warnings: list[str] = []

@@ -9,8 +9,8 @@ from typing import Any
 from ..storage import Storage, open_storage, resolve_path
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 
+# Names of the attributes of a reference that choose its documents, which are also keys of metadatasets.
 DOCUMENT_CHOICES = ("split_config", "dataset_config", "meta_folder")
-"""Names of the attributes of a reference that choose its documents, which are also keys of metadatasets."""
 
 
 @dataclass(frozen=True, slots=True)

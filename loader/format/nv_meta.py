@@ -6,28 +6,26 @@ import re
 
 from ..errors import FormatError
 
-FOLDER = ".nv-meta"
-"""The folder next to the shards that makes them a dataset."""
+FOLDER = ".nv-meta"  # the folder next to the shards that makes them a dataset
 
 INFO_JSON = f"{FOLDER}/.info.json"
 INFO_YAML = f"{FOLDER}/.info.yaml"  # datasets prepared before 2025
 SPLIT_YAML = "split.yaml"  # in FOLDER; users may choose another name for it and for dataset.yaml
 SPLIT_JSON = "split.json"  # used if split.yaml is missing
+# How names of temporary folders begin that replace ``.nv-meta`` for shards that are not prepared.
 TEMPORARY_INDEX = "energon-index-"
-"""How names of temporary folders begin that replace ``.nv-meta`` for shards that are not prepared."""
 DATASET_YAML = "dataset.yaml"
 INDEX_SQLITE = f"{FOLDER}/index.sqlite"
 INDEX_UUID = f"{FOLDER}/index.uuid"
 INDEX_FOLDER = f"{FOLDER}/index"
 COLUMNS_FOLDER = f"{FOLDER}/columns"
 LOCK = f"{FOLDER}/.lock"
+# The folder of an unfinished prepare: its scans, and files that are not committed yet.
 WORK_FOLDER = f"{FOLDER}/.prepare"
-"""The folder of an unfinished prepare: its scans, and files that are not committed yet."""
 
 TAR_IDX_SUFFIX = ".idx"
 
-FORMAT_VERSION = "7.4.1"
-"""The version of the public format that this library writes."""
+FORMAT_VERSION = "7.4.1"  # the version of the public format that this library writes
 
 
 def outdated(message: str, shard: str, offset: int | None = None) -> FormatError:

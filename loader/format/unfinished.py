@@ -12,12 +12,10 @@ from ..errors import StorageError
 from ..storage import COMMAND_FILE, LocalStorage, Storage, left_command, process_of_partial, size_of
 from .nv_meta import FOLDER, INFO_JSON
 
-IMPORT_FOLDER = f"{FOLDER}/.import"
-"""The folder of an unfinished import."""
-WRITING_FOLDER = f"{FOLDER}/.writing"
-"""The folder of unfinished writers of shards."""
+IMPORT_FOLDER = f"{FOLDER}/.import"  # the folder of an unfinished import
+WRITING_FOLDER = f"{FOLDER}/.writing"  # the folder of unfinished writers of shards
+# The command line of this process, which continues its runs; None for a program that uses the library.
 COMMAND_LINE: ContextVar[str | None] = ContextVar("energon_command_line", default=None)
-"""The command line of this process, which continues its runs; None for a program that uses the library."""
 
 _LOCK = f"{IMPORT_FOLDER}/lock"
 _DONE = ".done"
@@ -35,10 +33,6 @@ def remove_work_folder(storage: Storage, folder: str) -> None:
     """Remove the folder of finished work in one step, so that no kill leaves a part of its records.
 
     On this machine, it loses its name first, and all at once.
-
-    Args:
-        storage: The dataset.
-        folder: Name of the folder.
     """
     if isinstance(storage, LocalStorage) and storage.exists(folder):
         storage.remove(f"{folder}{_DONE}")
@@ -71,7 +65,6 @@ def remove_left_files(storage: Storage, *, of_running: bool = False) -> None:
     """Remove unfinished files from a folder that this run has locked.
 
     Args:
-        storage: The folder.
         of_running: Also files of processes that run on this machine, which are workers of this run.
     """
     for name in left_files(storage):
@@ -113,11 +106,7 @@ def continuing(storage: Storage) -> str:
 
 
 def check_finished(storage: Storage) -> None:
-    """Raise an error for the folder of an import that was not finished.
-
-    Raises:
-        StorageError: An import runs in the folder, or was interrupted.
-    """
+    """Raise an error for the folder of an import that was not finished."""
     if not storage.exists(IMPORT_FOLDER):
         return
     if isinstance(storage, LocalStorage) and storage.exists(_LOCK) and os.access(storage.path(_LOCK), os.W_OK):

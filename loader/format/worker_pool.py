@@ -17,6 +17,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -29,8 +30,7 @@ from ..storage import may_fork
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
 _MAY_FORK = sys.platform != "darwin"  # forking is faster, but system libraries of macOS crash in forked processes
 
-STOP_PERIOD_S = 0.1
-"""Time between two checks whether another thread has stopped the work."""
+STOP_PERIOD_S = 0.1  # time between two checks whether another thread has stopped the work
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -52,19 +52,17 @@ def run_in_workers(
     The workers have started when this returns; closing the generator ends them.
 
     Args:
-        function: Picklable function; the workers call it in the order of the items.
-        items: Picklable items.
+        function: Picklable function; the workers call it in the order of the items, which are pickled, too.
+        items: The items.
         workers: Number of processes, at most one for each item; with one, the function runs in this process, unless
             ``is_stopped`` is given.
-        is_stopped: Returns True when the work has to end.
+        is_stopped: When it returns True, a ``StoppedError`` ends the work.
 
     Raises:
-        StoppedError: ``is_stopped`` returned True.
-        WorkerError: A worker was killed; the message names its item.
         Exception: The function raised this error.
     """
     apart = workers > 1 or is_stopped is not None
-    return stream_from_workers(_Single(function), items, workers=workers, apart=apart, is_stopped=is_stopped)
+    return stream_from_workers(partial(_single, function), items, workers=workers, apart=apart, is_stopped=is_stopped)
 
 
 def stream_from_workers(
@@ -83,12 +81,7 @@ def stream_from_workers(
         items: Picklable items.
         workers: Number of processes, at most one for each item.
         apart: Run the function in the workers, and not in this process.
-        is_stopped: Returns True when the work has to end; it is not called for work in this process.
-
-    Raises:
-        StoppedError: ``is_stopped`` returned True.
-        WorkerError: A worker was killed; the message names its item.
-        Exception: The function raised this error.
+        is_stopped: As for :func:`run_in_workers`; it is not called for work in this process.
     """
     if not items or not apart:
         return _run_serially(function, items)
@@ -97,18 +90,8 @@ def stream_from_workers(
     return results
 
 
-class _Single:
-    """A function that yields one result.
-
-    Args:
-        function: Returns it.
-    """
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-
-    def __call__(self, item: Any) -> Generator[Any, None, None]:
-        yield self._function(item)
+def _single(function: Callable[[_Item], _Result], item: _Item) -> Generator[_Result, None, None]:
+    yield function(item)
 
 
 def _run_serially(
@@ -148,7 +131,6 @@ class _Pool:
         self._pending: dict[Connection, deque[tuple[int, Any]]] = {}  # the unanswered items of each worker
 
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
-        """Start the processes."""
         is_local = "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
         forks = (_MAY_FORK and _has_one_thread()) or is_local
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
@@ -316,7 +298,7 @@ def _serve(function: Callable[[Any], Any], connection: Connection, inherited: li
 
 
 def _answers(function: Callable[[Any], Any], item: Any) -> Iterator[tuple[Exception | None, list[Any]]]:
-    """Yield an error, or results; an answer without results ends those of the item."""
+    """Yield an error, or results; an answer without results ends the item."""
     try:
         for result in function(item):
             yield None, [result]

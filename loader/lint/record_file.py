@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from ..accounting.large_parts import CHECKED_JSON_BYTES
 from ..errors import EnergonError, FormatError
-from ..format.binidx.token_file import TokenFile
 from ..format.documents.providers import format_of
 from ..format.jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
 from ..format.jsonl.lines import BYTE_ORDER_MARK, ExaminedLine, LineBlock, line_blocks
+from ..format.records.token_file import TokenFile
 from ..storage import ReadableFile, Storage
 from .rule import Finding, Kind, LintRule, LintRules
 from .running import RunningLint
@@ -280,8 +280,7 @@ def _check_tokens(lint: RunningLint, storage: Storage, name: str, *, every_sampl
 
 def _check_rows(lint: RunningLint, storage: Storage, name: str, *, every_sample: bool) -> None:
     """Check the footer of a Parquet file, and decode each row group."""
-    from ..format.parquet.row_file import RowFile
-    from ..format.parquet.row_groups import CACHED_BYTES, RowGroups
+    from ..format.records.row_file import CACHED_BYTES, RowFile, RowGroups
 
     def add(rule: LintRule, message: str) -> None:
         lint.add(Finding(rule, message, shard=name))

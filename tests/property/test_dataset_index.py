@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from statistics import median_low
@@ -21,7 +22,7 @@ from loader.format.index import (
     writer as index_writer_module,
 )
 from loader.format.index.dataset_index import DatasetIndex
-from loader.format.index.layout import Layout, PartStats, ShardEntry, decode_layout, encode_layout, layout_warnings
+from loader.format.index.layout import Layout, PartStats, ShardEntry, decode_layout, encode_struct, layout_warnings
 from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.index.writer import DuplicateKeys, IndexWriter
 from loader.format.nv_meta import INDEX_FOLDER
@@ -80,7 +81,7 @@ def test_an_index_gives_what_the_scans_of_its_shards_gave(
     with (
         mock.patch.object(index_writer_module, "_ROWS_AT_ONCE", rows_at_once),
         mock.patch.object(
-            index_writer_module, "merge_runs", lambda runs: key_table_module.merge_runs(runs, rows_at_once=rows_at_once)
+            index_writer_module, "merge_runs", partial(key_table_module.merge_runs, rows_at_once=rows_at_once)
         ),
     ):
         index, duplicates = write_index(tmp_path, some, tar_format)
@@ -247,7 +248,7 @@ def test_a_layout_reads_back_as_it_was_written(
         prepared_by="é\udcff",
         prepared_at="now",
     )
-    assert decode_layout(encode_layout(layout), file="layout.json") == layout
+    assert decode_layout(encode_struct(layout), file="layout.json") == layout
 
 
 def test_warnings_of_a_layout_are_limited_and_counted(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from loader.errors import FormatError, StorageError
 from loader.format.index import writer as index_writer
-from loader.format.index.keys import KeyRuns, RunWriter, equal_neighbours, merge_runs
+from loader.format.index.keys import RunWriter, equal_neighbours, merge_runs
 from loader.format.index.npy_column import ColumnReader, create_column, map_column
 from loader.format.index.shard_index import index_shard
 from loader.storage import LocalStorage, ReadableFile
@@ -24,17 +24,21 @@ TOP = (1 << 64) - 1
 hashes = st.sampled_from([0, 1, 2, TOP // 3, TOP // 2, TOP // 2 + 1, TOP - 1, TOP]) | st.integers(0, TOP)
 
 
-def runs_of(parts: list[list[int]]) -> KeyRuns:
+Runs = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], list[int]]
+"""Hashes, samples, and the ends of runs."""
+
+
+def runs_of(parts: list[list[int]]) -> Runs:
     ends = np.cumsum([len(part) for part in parts]).tolist()
     rows = [value for part in parts for value in sorted(part)]
-    return KeyRuns(np.array(rows, dtype=np.uint64), np.arange(len(rows), dtype=np.uint64), ends)
+    return np.array(rows, dtype=np.uint64), np.arange(len(rows), dtype=np.uint64), ends
 
 
 @given(st.lists(st.lists(hashes, max_size=8), max_size=5), st.integers(1, 12))
 def test_merged_runs_are_what_a_stable_sort_gives(parts: list[list[int]], rows_at_once: int) -> None:
     runs = runs_of(parts)
-    pieces = list(merge_runs(runs, rows_at_once=rows_at_once))
-    hashes, samples = np.asarray(runs.hashes), np.asarray(runs.samples)
+    pieces = list(merge_runs(*runs, rows_at_once=rows_at_once))
+    hashes, samples, _ = runs
     order = np.argsort(hashes, kind="stable")
     assert np.concatenate([piece for piece, _ in pieces]).tolist() == hashes[order].tolist()
     assert np.concatenate([piece for _, piece in pieces]).tolist() == samples[order].tolist()
@@ -56,7 +60,7 @@ def test_shards_gathered_into_runs_merge_to_what_a_stable_sort_gives(
     shards: list[list[int]], rows_a_run: int, rows_at_once: int
 ) -> None:
     run_hash, run_sample = Rows(), Rows()
-    writer = RunWriter(run_hash, run_sample, rows_at_once=rows_a_run)
+    writer = RunWriter(run_hash.append, run_sample.append, rows_at_once=rows_a_run)
     plain: list[int] = []
     for shard in shards:
         values = np.array(shard, dtype=np.uint64)
@@ -66,8 +70,8 @@ def test_shards_gathered_into_runs_merge_to_what_a_stable_sort_gives(
     writer.finish_run()
     sizes = np.diff([0, *writer.ends])
     assert (sizes[:-1] >= rows_a_run).all()
-    runs = KeyRuns(np.array(run_hash, dtype=np.uint64), np.array(run_sample, dtype=np.uint64), writer.ends)
-    pieces = list(merge_runs(runs, rows_at_once=rows_at_once))
+    runs = (np.array(run_hash, dtype=np.uint64), np.array(run_sample, dtype=np.uint64), writer.ends)
+    pieces = list(merge_runs(*runs, rows_at_once=rows_at_once))
     expected = sorted(range(len(plain)), key=lambda sample: (plain[sample], sample))
     assert [sample for _, piece in pieces for sample in piece.tolist()] == expected
 
@@ -79,7 +83,7 @@ def test_a_run_that_is_sorted_already_merges_with_the_others(
     is_kept = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
     piece_rows = data.draw(st.integers(1, 5))
     run_hash, run_sample = Rows(), Rows()
-    writer = RunWriter(run_hash, run_sample)
+    writer = RunWriter(run_hash.append, run_sample.append)
     rows = sorted((value, sample) for sample, value in enumerate(values))
     for sample, value in enumerate(values):
         if not is_kept[sample]:
@@ -87,14 +91,14 @@ def test_a_run_that_is_sorted_already_merges_with_the_others(
     kept = np.array([row for row in rows if is_kept[row[1]]], np.uint64).reshape(-1, 2)
     pieces = [kept[start : start + piece_rows] for start in range(0, len(kept), piece_rows)]
     writer.add_run((piece[:, 0], piece[:, 1]) for piece in pieces)
-    runs = KeyRuns(np.array(run_hash, dtype=np.uint64), np.array(run_sample, dtype=np.uint64), writer.ends)
-    merged = list(merge_runs(runs, rows_at_once=rows_at_once))
+    runs = (np.array(run_hash, dtype=np.uint64), np.array(run_sample, dtype=np.uint64), writer.ends)
+    merged = list(merge_runs(*runs, rows_at_once=rows_at_once))
     found = [row for hashes, samples in merged for row in zip(hashes.tolist(), samples.tolist(), strict=True)]
     assert found == rows
 
 
 def test_small_shards_share_a_run() -> None:
-    writer = RunWriter(Rows(), Rows())
+    writer = RunWriter(Rows().append, Rows().append)
     for shard in range(3000):
         writer.add(np.arange(1000, dtype=np.uint64), np.arange(1000, dtype=np.uint64) + np.uint64(shard * 1000))
     writer.finish_run()
@@ -107,9 +111,11 @@ def test_a_dataset_of_small_shards_is_one_run(tmp_path: Path, monkeypatch: pytes
     storage = LocalStorage(tmp_path)
     merged = []
 
-    def merge_and_note(runs: KeyRuns) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
-        merged.append(runs.ends)
-        return merge_runs(runs)
+    def merge_and_note(
+        hashes: ColumnReader, samples: ColumnReader, ends: list[int]
+    ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
+        merged.append(ends)
+        return merge_runs(hashes, samples, ends)
 
     monkeypatch.setattr(index_writer, "merge_runs", merge_and_note)
     writer = index_writer.IndexWriter(storage, "index")
@@ -127,7 +133,7 @@ def test_a_dataset_of_small_shards_is_one_run(tmp_path: Path, monkeypatch: pytes
 def test_pieces_hold_about_as_many_rows_as_asked_for() -> None:
     chance = np.random.default_rng(5)
     runs = runs_of([chance.integers(0, TOP, 1000, dtype=np.uint64).tolist() for _ in range(4)])
-    lengths = [len(piece) for piece, _ in merge_runs(runs, rows_at_once=100)]
+    lengths = [len(piece) for piece, _ in merge_runs(*runs, rows_at_once=100)]
     assert len(lengths) == 40
     assert max(lengths) < 200
 

@@ -17,7 +17,6 @@ from loader import WorkerConfig, get_savable_loader, get_train_dataset
 from loader.dataset.opening import folder_at
 from loader.errors import EnergonError, FormatError, StorageError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.index import fresh_shard
 from loader.inspect.facts import dataset_facts
 from loader.lint.report import LintPlan
 from loader.lint.run import lint_dataset
@@ -36,7 +35,7 @@ def folder(server: ObjectServer, direct: None, tmp_path: Path, monkeypatch: pyte
     """The folder of a dataset that was prepared in a bucket."""
     monkeypatch.setenv(OPTIONS_VARIABLE, "{}")
     monkeypatch.delenv("ENERGON_CACHE_DIR")
-    monkeypatch.setattr(fresh_shard, "_touched", {})
+    monkeypatch.setattr("loader.format.index.fresh_shard._touched", {})
     folder = write_shards(tmp_path / "objects/data/ds", 3, samples=6)
     prepare(URL)  # type: ignore[arg-type]
     return folder

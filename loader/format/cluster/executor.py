@@ -27,16 +27,8 @@ def run_in_executor(
 
     The tasks are submitted when this returns; closing the generator cancels those that have not started.
 
-    Args:
-        function: Picklable function.
-        items: Picklable items.
-        executor: Runs the tasks; it is not shut down.
-        is_stopped: Returns True when the work has to end.
-
-    Raises:
-        StoppedError: ``is_stopped`` returned True.
-        WorkerError: A task was killed or failed; the message names its item.
-        EnergonError: The function raised this error.
+    The function and the items are pickled, and the executor is not shut down. When ``is_stopped`` returns True, a
+    ``StoppedError`` ends the work.
     """
     futures = {executor.submit(function, item): number for number, item in enumerate(items)}
     return _results(futures, items, is_stopped)
@@ -81,10 +73,6 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
 
     Args:
         scheduler: Address (``tcp://host:8786``) or file of the scheduler.
-
-    Raises:
-        ConfigError: The package is missing, or there is no such file.
-        WorkerError: The scheduler cannot be reached, or has no workers.
     """
     try:
         from distributed import Client
@@ -92,6 +80,7 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
         raise ConfigError(
             f"the engine dask needs the package distributed: {error}", hint="pip install 'energon-toolkit[dask]'"
         ) from error
+    # Check what the user gave, before a connection is tried.
     is_file = os.path.exists(scheduler)
     if not (is_file or "://" in scheduler or re.search(r":\d+$", scheduler)):
         raise ConfigError(
@@ -99,6 +88,7 @@ def open_dask_executor(scheduler: str) -> Iterator[Executor]:
             at=scheduler,
             hint="give an address such as tcp://node1:8786, or the file that dask scheduler --scheduler-file writes",
         )
+    # Connect, and wait for the first worker.
     try:
         client = Client(
             None if is_file else scheduler,

@@ -40,8 +40,7 @@ class LaunchedRank(NamedTuple):
 
     rank: int
     world_size: int
-    variables: str
-    """The variables that show it, with their values."""
+    variables: str  # the variables that show it, with their values
 
     def __str__(self) -> str:
         return f"rank {self.rank} of {self.world_size} ({self.variables})"
@@ -49,13 +48,6 @@ class LaunchedRank(NamedTuple):
 
 def launched_rank(environ: Mapping[str, str]) -> LaunchedRank | None:
     """Return the rank that a launcher gave to this process; None if no launcher started it.
-
-    Args:
-        environ: The environment variables.
-
-    Raises:
-        ConfigError: A variable is no number, a rank is not below the number of ranks, or there are several ranks, but
-            it is not known which or how many.
 
     >>> launched_rank({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_PROCID": "0"})  # a batch script, without srun
     """
@@ -99,12 +91,7 @@ def number_in(environ: Mapping[str, str], name: str, *, default: int | None = No
     """Return the number in a variable.
 
     Args:
-        environ: The environment variables.
-        name: The name of the variable.
         default: The result if the variable is empty or not set; None: that is an error.
-
-    Raises:
-        ConfigError: The variable has no number.
     """
     text = environ.get(name, "")
     if not text and default is not None:

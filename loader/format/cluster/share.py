@@ -24,23 +24,15 @@ from ..nv_meta import WORK_FOLDER
 from .launched_rank import launched_rank, number_in
 
 PART_PLAN = f"{WORK_FOLDER}/parts.json"
-_BYTES_PER_SHARD = 1 << 20
-"""Opening a shard takes as long as scanning about so many bytes."""
+_BYTES_PER_SHARD = 1 << 20  # opening a shard takes as long as scanning about so many bytes
 
 
 class PartPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of each part.
+    """The shards of each part."""
 
-    Attributes:
-        starts: Number of the first shard of each part.
-        shards: Names of the shards, in the order of the dataset.
-        planned_at: Time in UTC.
-        planned_by: Program and version.
-    """
-
-    starts: tuple[int, ...]
-    shards: tuple[str, ...]
-    planned_at: str
+    starts: tuple[int, ...]  # number of the first shard of each part
+    shards: tuple[str, ...]  # names of the shards, in the order of the dataset
+    planned_at: str  # time in UTC
     planned_by: str
 
     @property
@@ -85,14 +77,11 @@ def divide_shards(shards: Sequence[FileInfo], parts: int) -> PartPlan:
 
 
 def read_part_plan(storage: Storage) -> PartPlan | None:
-    """Read the plan of a dataset; return None without one.
-
-    Raises:
-        FormatError: It is damaged.
-    """
+    """Read the plan of a dataset; return None without one."""
     try:
         plan = msgspec.convert(json.loads(read_document(storage, PART_PLAN)), PartPlan)
-        _check(plan)
+        if plan.starts[:1] != (0,) or any(start > stop for start, stop in pairwise([*plan.starts, len(plan.shards)])):
+            raise ValueError("its parts do not divide its shards")  # noqa: TRY301 - as a damaged document
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             return None
@@ -106,11 +95,6 @@ def read_part_plan(storage: Storage) -> PartPlan | None:
     return plan
 
 
-def _check(plan: PartPlan) -> None:
-    if plan.starts[:1] != (0,) or any(left > right for left, right in pairwise([*plan.starts, len(plan.shards)])):
-        raise ValueError("its parts do not divide its shards")
-
-
 def write_part_plan(storage: Storage, plan: PartPlan) -> PartPlan:
     """Write a plan; return the one that counts, which another part may have written before."""
     storage.create_once(PART_PLAN, json.dumps(msgspec.to_builtins(plan)).encode("ascii"))
@@ -122,11 +106,7 @@ def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
     """Check that no part of a prepare was started.
 
     Args:
-        storage: The dataset.
         is_known: Answer from a listing of it, if there is one; False looks for a plan that was written since.
-
-    Raises:
-        ConfigError: There is a plan.
     """
     plan = None if is_known and not storage.exists(PART_PLAN) else read_part_plan(storage)
     if plan is not None:
@@ -159,13 +139,6 @@ class Part(NamedTuple):
 
 def parse_part(text: str, environ: Mapping[str, str]) -> Part:
     """Parse ``3/64``, or take the part from the variables of a cluster for ``auto``.
-
-    Args:
-        text: The text.
-        environ: The environment variables.
-
-    Raises:
-        ConfigError: The text or a variable is wrong, or there is no variable.
 
     >>> parse_part("3/64", {}), parse_part("auto", {"RANK": "0", "WORLD_SIZE": "8"})
     (Part(number=3, parts=64), Part(number=1, parts=8))
@@ -236,11 +209,7 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
     """Check that each shard of the plan was scanned.
 
     Args:
-        storage: The dataset.
         unscanned: Shards without a scan; those that arrived after the plan are no fault.
-
-    Raises:
-        ConfigError: Shards of the plan are among them, or there is no plan; the message names the parts to run.
     """
     plan, url = read_part_plan(storage), shlex.quote(storage.url)
     if plan is None:
@@ -251,6 +220,7 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
             at=storage.path(""),
             hint=f"run the parts first: energon prepare {url} --part 1/64, and so on",
         )
+    # Find the parts with shards that are not scanned.
     missing = frozenset(unscanned)
     found = {
         number: [name for name in plan.shards_of(number) if name in missing] for number in range(1, plan.parts + 1)
@@ -258,6 +228,7 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
     names = [name for shards in found.values() for name in shards]
     if not names:
         return
+    # Name them, and the command that runs the first one.
     numbers = [number for number, shards in found.items() if shards]
     which = (
         f"part {numbers[0]} of {plan.parts} is"

@@ -28,34 +28,20 @@ _IN_FOLDER = re.compile(rf"{re.escape(COLUMNS_FOLDER)}/([^/]+)\.json")
 
 
 class ColumnRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The ``.json`` file of a column.
-
-    Attributes:
-        samples: Number of values.
-        shards: Digest of the shards, see :func:`shards_digest`.
-        missing: The value of samples without one; of floats, NaN also is.
-        categories: If not empty, the values are positions in this list of texts.
-        unit: Unit of the values: ``"pixels"``, ``"seconds"`` …
-        description: One line about the values.
-        made_by: Program that wrote the column.
-        format_version: Version of this format.
-    """
+    """The ``.json`` file of a column."""
 
     samples: int
-    shards: str
-    missing: int | float | None = None
-    categories: tuple[str, ...] = ()
-    unit: str = ""
-    description: str = ""
-    made_by: str = ""
-    format_version: int = msgspec.field(default=_FORMAT_VERSION)
+    shards: str  # digest of the shards, see :func:`shards_digest`
+    missing: int | float | None = None  # the value of samples without one; of floats, NaN also is
+    categories: tuple[str, ...] = ()  # if not empty, the values are positions in this list of texts
+    unit: str = ""  # unit of the values: ``"pixels"``, ``"seconds"`` …
+    description: str = ""  # one line about the values
+    made_by: str = ""  # program that wrote the column
+    format_version: int = msgspec.field(default=_FORMAT_VERSION)  # version of this format
 
 
 def check_column_name(name: str, *, at: str) -> None:
     """Raise an error if a column may not have this name; conditions use it as a variable.
-
-    Raises:
-        ConfigError: It is not an identifier of ASCII letters, digits and ``_``.
 
     >>> check_column_name("width", at="/data/coco")
     """
@@ -93,14 +79,22 @@ def shards_digest(shards: Iterable[ShardEntry]) -> str:
 
 
 def read_record(storage: Storage, name: str) -> ColumnRecord:
-    """Read the ``.json`` file of a column.
-
-    Raises:
-        FormatError: It has something else, or another version.
-        StorageError: It cannot be read.
-    """
+    """Read the ``.json`` file of a column."""
     file = column_path(name, ".json")
-    return decode_record(read_document(storage, file), name=name, path=storage.path(file))
+    path = storage.path(file)
+    try:
+        record = msgspec.json.decode(read_document(storage, file), type=ColumnRecord)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FormatError(
+            f"the record of column {name!r} is damaged: {error}", shard=path, hint="write the column again"
+        ) from error
+    if record.format_version != _FORMAT_VERSION:
+        raise FormatError(
+            f"expected a column of format_version {_FORMAT_VERSION}, found {record.format_version}",
+            shard=path,
+            hint="update energon-toolkit, or write the column again",
+        )
+    return record
 
 
 def value_of_column(storage: Storage, name: str) -> str:
@@ -118,43 +112,16 @@ def column_of(storage: Storage, value: ValueName) -> str | None:
     return next((name for name, known in named if known in (str(value), value.dotted) and known != name), None)
 
 
-def decode_record(data: bytes, *, name: str, path: str) -> ColumnRecord:
-    """Decode the ``.json`` file of a column.
-
-    Raises:
-        FormatError: It has something else, or another version.
-    """
-    try:
-        record = msgspec.json.decode(data, type=ColumnRecord)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise FormatError(
-            f"the record of column {name!r} is damaged: {error}", shard=path, hint="write the column again"
-        ) from error
-    if record.format_version != _FORMAT_VERSION:
-        raise FormatError(
-            f"expected a column of format_version {_FORMAT_VERSION}, found {record.format_version}",
-            shard=path,
-            hint="update energon-toolkit, or write the column again",
-        )
-    return record
-
-
 _ROWS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
-    """A value for each sample of a dataset.
+    """A value for each sample of a dataset."""
 
-    Attributes:
-        name: Name of the column.
-        record: Its unit, categories and so on.
-        values: Array of shape (samples,), read-only and memory-mapped.
-    """
-
-    name: str
-    record: ColumnRecord
-    values: npt.NDArray[Any]
+    name: str  # name of the column
+    record: ColumnRecord  # its unit, categories and so on
+    values: npt.NDArray[Any]  # array of shape (samples,), read-only and memory-mapped
 
     def is_known(self, rows: slice | npt.NDArray[Any] = slice(None)) -> npt.NDArray[np.bool_]:
         """Return True for the samples that have a value."""
@@ -187,19 +154,9 @@ def write_column(
     """Write a column; an earlier one of this name is replaced.
 
     Args:
-        storage: The dataset.
-        index: Its index.
-        name: Name of the column.
         values: Array of integers, floats or booleans, of shape (samples,).
         missing: Value of the samples that have none; floats may also be NaN.
         categories: If given, ``values`` are positions in this list of texts.
-        unit: Unit of the values.
-        description: One line about the values.
-        made_by: Program that writes the column.
-
-    Raises:
-        ConfigError: The name is not one of a column, or the values do not fit.
-        StorageError: A file cannot be written.
     """
     check_column_name(name, at=storage.path(COLUMNS_FOLDER))
     if values.shape != (len(index),) or values.dtype.kind not in "biuf":
@@ -236,12 +193,7 @@ def write_column_files(
 
 
 def open_column(storage: Storage, index: SampleIndex, name: str) -> Column:
-    """Open a column of a dataset.
-
-    Raises:
-        ConfigError: There is no such column; the message names the existing ones.
-        FormatError: A file of it is damaged, or the column is of other shards.
-    """
+    """Open a column of a dataset."""
     names = column_names(storage)
     if name not in names:
         raise ConfigError(
@@ -253,11 +205,7 @@ def open_column(storage: Storage, index: SampleIndex, name: str) -> Column:
 
 
 def read_column(storage: Storage, shards: Sequence[ShardEntry], name: str) -> Column:
-    """Open an existing column of a dataset that has these shards.
-
-    Raises:
-        FormatError: A file of it is damaged, or the column is of other shards.
-    """
+    """Open an existing column of a dataset that has these shards."""
     record, file = read_record(storage, name), column_path(name, ".npy")
     if record.samples != sum(shard.samples for shard in shards) or record.shards != shards_digest(shards):
         raise _stale(storage, name, "it was written for other shards")

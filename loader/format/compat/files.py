@@ -25,16 +25,13 @@ from ..nv_meta import INDEX_SQLITE, TAR_IDX_SUFFIX
 from ..tar.idx import tar_idx_bytes
 from .sqlite_index import NotPatchable, SqliteIndexWriter
 
-STAGED_SQLITE = f"{STAGING}/index.sqlite"
-"""Path of the new file until the commit renames it."""
+STAGED_SQLITE = f"{STAGING}/index.sqlite"  # path of the new file until the commit renames it
 
 
 class CompatFiles:
     """Collects the compat files of a prepare, shard by shard.
 
     Args:
-        storage: The dataset.
-        work: Where the new files wait for the commit.
         required_by: The user's flag that requires the files: an error is raised if they cannot express the dataset.
             None skips the files in that case.
         shards: All shards in order.
@@ -82,8 +79,6 @@ class CompatFiles:
         """Add one shard. Shards may come in any order.
 
         Args:
-            number: Number of the shard.
-            index: Its index.
             is_staged: :func:`stage_tar_idx` has written its ``.tar.idx``.
         """
         shard = self._shards[number]
@@ -104,11 +99,7 @@ class CompatFiles:
         """Skip the files, or fail if they are required.
 
         Args:
-            reason: Why the files cannot be written.
             hint: Advice for the error; None advises to drop the flag.
-
-        Raises:
-            FormatError: The files are required.
         """
         self._sqlite.close()
         if self._required_by:
@@ -123,15 +114,8 @@ class CompatFiles:
     def finish(self, duplicates: DuplicateKeys, read_index: Callable[[int], ShardIndex]) -> list[tuple[str, str]]:
         """Close the files, and return the renames (from, to) that put them in place.
 
-        Args:
-            duplicates: Keys that several shards share.
-            read_index: Reads the index of any shard, by its number.
-
         Returns:
             The renames; empty if the files are skipped.
-
-        Raises:
-            FormatError: The files are required, and cannot express the dataset.
         """
         if self.reason is None and duplicates.samples:
             self.give_up(
@@ -159,7 +143,6 @@ class CompatFiles:
         return self._sqlite.finish()
 
     def close(self) -> None:
-        """Close the files after a failed prepare."""
         self._sqlite.close()
 
 
@@ -205,9 +188,6 @@ def _are_names_utf8(
     data = key_bytes.tobytes()
     if data.isascii() and all(name.isascii() for name in part_names):
         return True
-    data = key_bytes.tobytes()
-    if data.isascii() and all(name.isascii() for name in part_names):
-        return True
     if (key_bytes[key_ends[:-1]] & 0xC0 == 0x80).any():
         return False  # A key starts with a continuation byte, which is valid only after the end of the key before.
     try:
@@ -236,8 +216,6 @@ def stale_compat_files(
     """List the compat files that no longer match a dataset.
 
     Args:
-        storage: The dataset.
-        earlier: The shards as last indexed.
         now: Name of each present shard, and True if it has not changed since then.
         rewritten: True if new compat files replace the files of the present shards.
         tar_files: The visible ``.tar`` and ``.tar.idx`` files.

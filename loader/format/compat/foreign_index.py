@@ -20,7 +20,7 @@ from ...storage import FileInfo, LocalStorage, Storage
 from ...version import __version__
 from ..index.current import current_index, read_uuid
 from ..index.dataset_index import DatasetIndex
-from ..index.keys import hash_keys
+from ..index.keys import hash_ragged
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.writer import IndexWriter
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK, outdated
@@ -43,17 +43,15 @@ def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
     One process builds the index, and the others wait for it.
 
     Args:
-        storage: The dataset.
         shard_counts: Number of samples of each shard, in the order of the shards.
-
-    Raises:
-        FormatError: A shard is damaged, or its number of samples differs from ``.info.json``.
     """
+    # Wait for other processes that build the index: it may be complete then.
     target = storage if storage.is_writable(INDEX_FOLDER.rpartition("/")[0]) else _cache(storage)
     with target.lock(LOCK, wait=True):
         index = current_index(target, shard_counts)
         if index is not None:
             return index
+        # Build the index next to its final folder.
         identity = read_uuid(storage) or str(uuid.uuid4())
         _log.warning(
             "%s was prepared by another tool: building its index in %s, once",
@@ -69,6 +67,7 @@ def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
                     raise outdated(f"{expected}, found {len(shard_index)}", storage.path(shard.name))
                 writer.add(shard, shard_index)
         writer.finish(prepared_by=f"energon-toolkit {__version__}, from the files of another tool")
+        # Publish it, under the uuid of the dataset if it has one.
         final = f"{INDEX_FOLDER}/{identity}"
         target.remove(final)
         target.rename(_BUILDING, final)
@@ -85,61 +84,46 @@ def _cache(storage: Storage) -> Storage:
 
 
 def _shard_indexes(storage: Storage, shard_counts: dict[str, int]) -> Iterator[tuple[FileInfo, ShardIndex]]:
-    rows = _SqliteRows(storage) if storage.exists(INDEX_SQLITE) else None
+    path = storage.local_path(INDEX_SQLITE) if storage.exists(INDEX_SQLITE) else None
+    written_ns = storage.stat(INDEX_SQLITE).mtime_ns if path else 0
     for tar_file_id, (name, samples) in enumerate(shard_counts.items()):
         shard = storage.stat(name)
-        index = rows.shard_index(tar_file_id, shard, samples) if rows else None
+        # Rows that are older than the shard, or not valid, are not used: the shard is scanned instead.
+        is_fresh = path is not None and shard.mtime_ns <= written_ns
+        index = _index_in_sqlite(path, tar_file_id, shard, samples) if path and is_fresh else None
         yield shard, index if index is not None else index_shard(storage, name)
 
 
-class _SqliteRows:
-    """The rows of another tool's ``index.sqlite``, read instead of every tar header.
+def _index_in_sqlite(path: Path, tar_file_id: int, shard: FileInfo, expected: int) -> ShardIndex | None:
+    """Build the index of a shard from the rows of another tool's ``index.sqlite``, instead of from every tar header.
 
-    Rows that are not valid are not used: the shard is scanned instead.
+    Return None if the parts of the shard are not listed (older datasets), or the rows are damaged.
     """
-
-    def __init__(self, storage: Storage) -> None:
-        self._path = storage.local_path(INDEX_SQLITE)
-        self._written_ns = storage.stat(INDEX_SQLITE).mtime_ns
-
-    def shard_index(self, tar_file_id: int, shard: FileInfo, expected: int) -> ShardIndex | None:
-        """Build the index of a shard from its rows.
-
-        Args:
-            tar_file_id: Number of the shard in the database.
-            shard: The shard.
-            expected: Number of samples of the shard.
-
-        Returns:
-            None if the shard is newer than the rows, its parts are not listed (older datasets), or the rows are
-            damaged.
-        """
-        if shard.mtime_ns > self._written_ns:
-            return None
-        max_rows = min(shard.size_bytes // BLOCK, _MAX_ROWS)  # Each row has a header in the shard.
-        try:
-            with closing(open_sqlite(self._path)) as database:
-                samples = database.execute(
-                    "SELECT sample_key, byte_offset, byte_size FROM samples "
-                    "WHERE tar_file_id = ? ORDER BY sample_index",
-                    (tar_file_id,),
-                ).fetchmany(min(expected, max_rows) + 1)
-                parts = database.execute(
-                    "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts "
-                    "WHERE tar_file_id = ? ORDER BY sample_index, content_byte_offset",
-                    (tar_file_id,),
-                ).fetchmany(max_rows + 1)
-        except sqlite3.Error:
-            return None
-        if not parts or len(samples) != expected:
-            return None
-        try:
-            # SQLite stores values of any type in a column, whatever type the table declares.
-            samples, parts = msgspec.convert((samples, parts), tuple[list[_SampleRow], list[_PartRow]])
-        except msgspec.ValidationError:
-            return None
-        index = _index_of_rows(samples, parts)
-        return index if index is not None and _is_plausible(index, shard.size_bytes) else None
+    # Read no more rows than the shard can have.
+    max_rows = min(shard.size_bytes // BLOCK, _MAX_ROWS)  # Each row has a header in the shard.
+    try:
+        with closing(open_sqlite(path)) as database:
+            samples = database.execute(
+                "SELECT sample_key, byte_offset, byte_size FROM samples WHERE tar_file_id = ? ORDER BY sample_index",
+                (tar_file_id,),
+            ).fetchmany(min(expected, max_rows) + 1)
+            parts = database.execute(
+                "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts "
+                "WHERE tar_file_id = ? ORDER BY sample_index, content_byte_offset",
+                (tar_file_id,),
+            ).fetchmany(max_rows + 1)
+    except sqlite3.Error:
+        return None
+    # Check the number of the rows, their types, and whether their offsets are possible.
+    if not parts or len(samples) != expected:
+        return None
+    try:
+        # SQLite stores values of any type in a column, whatever type the table declares.
+        samples, parts = msgspec.convert((samples, parts), tuple[list[_SampleRow], list[_PartRow]])
+    except msgspec.ValidationError:
+        return None
+    index = _index_of_rows(samples, parts)
+    return index if index is not None and _is_plausible(index, shard.size_bytes) else None
 
 
 def _is_plausible(index: ShardIndex, shard_size: int) -> bool:
@@ -156,17 +140,19 @@ def _is_plausible(index: ShardIndex, shard_size: int) -> bool:
 
 
 def _index_of_rows(samples: list[_SampleRow], parts: list[_PartRow]) -> ShardIndex | None:
+    # Check that each sample has parts.
     if parts[-1][0] != len(samples) - 1:
         return None
     counts = np.bincount([part[0] for part in parts])
     if not counts.all():
         return None
+    # Hash the keys.
     keys = [encode_name(key) for key, _, _ in samples]
-    lengths = np.array([len(key) for key in keys])
-    width = max(8, (int(lengths.max()) + 7) & -8)
-    padded = np.array(keys, dtype=f"S{width}").view(np.uint8).reshape(len(keys), width)
-    hashes = hash_keys(padded, lengths)
+    key_bytes = np.frombuffer(b"".join(keys), dtype=np.uint8)
+    key_ends = np.cumsum([len(key) for key in keys])
+    hashes = hash_ragged(key_bytes, key_ends)
     order = np.argsort(hashes, kind="stable")
+    # Number the part names, and compute the columns as a scan does.
     names = sorted({part[1] for part in parts})
     number_of = {name: number for number, name in enumerate(names)}
     starts = np.array([sample[1] for sample in samples], dtype=np.int64)
@@ -177,8 +163,8 @@ def _index_of_rows(samples: list[_SampleRow], parts: list[_PartRow]) -> ShardInd
         part_offset=np.array([part[2] for part in parts], dtype=np.int64),
         part_size=np.array([part[3] for part in parts], dtype=np.int64),
         part_ends=np.cumsum(counts),
-        key_bytes=np.frombuffer(b"".join(keys), dtype=np.uint8),
-        key_ends=np.cumsum(lengths),
+        key_bytes=key_bytes,
+        key_ends=key_ends,
         key_hash=hashes[order],
         key_order=order,
         sample_offsets=np.append(starts, end_offset),

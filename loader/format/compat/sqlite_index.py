@@ -36,6 +36,9 @@ CREATE TABLE sample_parts (
     PRIMARY KEY (tar_file_id, sample_index, content_byte_offset)
 ) WITHOUT ROWID;
 """
+# Statements that create the media tables, which exist only if media metadata was collected.
+#
+# megatron-energon does not know the last one, and leaves it alone.
 MEDIA_TABLES = (
     """CREATE TABLE media_metadata (
     entry_key TEXT PRIMARY KEY,
@@ -55,12 +58,9 @@ MEDIA_TABLES = (
     audio_basis TEXT
 ) WITHOUT ROWID""",
 )
-"""Statements that create the media tables, which exist only if media metadata was collected.
-
-megatron-energon does not know the last one, and leaves it alone.
-"""
 
 UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
+# Settings to write a file that is renamed into place when it is complete, so that it needs no rollback or sync.
 SQLITE_SETTINGS = (
     "trusted_schema = OFF",
     "journal_mode = OFF",
@@ -68,7 +68,6 @@ SQLITE_SETTINGS = (
     "locking_mode = EXCLUSIVE",
     "cache_size = -32768",
 )
-"""Settings to write a file that is renamed into place when it is complete, so that it needs no rollback or sync."""
 
 _MAX_VALUE_BYTES = 1 << 20  # of a row in another tool's file: names of tar members are shorter
 _ROWS_AT_ONCE = 20_000  # as Python objects in memory
@@ -81,7 +80,6 @@ def open_sqlite(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     """Open any tool's ``index.sqlite`` for reading.
 
     Args:
-        path: Path of the file.
         shared: True if several threads use the connection, one at a time.
 
     Raises:
@@ -116,13 +114,10 @@ def _primary_code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
-def _is_disk_full(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
-
-
 def disk_error(path: Path, error: sqlite3.Error) -> StorageError:
     """Return the error for a file that cannot be written, with a hint if the disk is full."""
-    hint = "free some space on that disk and run the same command again" if _is_disk_full(error) else None
+    is_full = getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+    hint = "free some space on that disk and run the same command again" if is_full else None
     return StorageError(f"cannot write this file: {error}", path=str(path), hint=hint)
 
 
@@ -237,7 +232,7 @@ class SqliteIndexWriter:
         try:
             yield
         except sqlite3.Error as error:
-            if not self._is_new and _is_damage(error):
+            if not self._is_new and _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise NotPatchable(str(error)) from error
             raise disk_error(self._path, error) from error
 
@@ -281,7 +276,8 @@ def _insert_shard(database: sqlite3.Connection, tar_file_id: int, index: ShardIn
     part_names = list(index.part_names)
     sizes = np.diff(index.sample_offsets)
     counts = np.diff(index.part_ends, prepend=0)
-    for rows in _chunks(len(index)):
+    for start in range(0, len(index), _ROWS_AT_ONCE):
+        rows = slice(start, min(start + _ROWS_AT_ONCE, len(index)))
         _insert_rows(
             database,
             "samples",
@@ -303,11 +299,6 @@ def _insert_shard(database: sqlite3.Connection, tar_file_id: int, index: ShardIn
         )
 
 
-def _chunks(rows: int) -> Iterator[slice]:
-    for start in range(0, rows, _ROWS_AT_ONCE):
-        yield slice(start, min(start + _ROWS_AT_ONCE, rows))
-
-
 def _insert_rows(database: sqlite3.Connection, table: str, *columns: Sequence[int | str]) -> None:
     """Insert rows given as columns, dozens per statement: half the time of one statement per row."""
     width, rows = len(columns), len(columns[0])
@@ -322,7 +313,3 @@ def _insert_rows(database: sqlite3.Connection, table: str, *columns: Sequence[in
             f"INSERT INTO {table} VALUES {', '.join([row] * per_statement)}",  # noqa: S608 - constant table names
             (values[first : first + step] for first in range(width * start, width * stop, step)),
         )
-
-
-def _is_damage(error: sqlite3.Error) -> bool:
-    return _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -1,13 +1,191 @@
-"""Collect what some samples contain: kinds of parts by their first bytes, and the keys inside json parts."""
+"""Inspect some samples of each shard, in the processes that scan the shards, and collect what they contain.
+
+These are the kinds of parts, by their first bytes, and the keys inside json parts.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...accounting.kinds import MEDIA_KINDS, Kind, is_compressed, kind_of_name, part_extension
+import numpy as np
+
+from ...accounting.kinds import (
+    HEADER_BYTES,
+    MEDIA_KINDS,
+    Kind,
+    is_compressed,
+    kind_of_bytes,
+    kind_of_name,
+    part_extension,
+)
+from ...accounting.large_parts import is_limited
+from ...accounting.part_sets import PartSetCounter
+from ...errors import EnergonError
+from ...storage import FileInfo, ReadableFile, Storage
 from ..documents.value_name import ValueName, is_part_name
+from ..index.shard_index import ShardIndex
+
+_MAX_SHARDS = 2000  # whose samples are inspected, besides the shards of rare part sets
+_MIN_SAMPLES = 256  # in all shards, if there are few shards
+_MAX_RARE = 1000  # samples of further part sets, for each process
+_MAX_RARE_OF_SHARD = 32
+_MAX_REQUESTS = 56  # to an object store, of all processes; the first sample takes a few more
+MAX_JSON_BYTES = 1 << 20  # size of a json part up to which it is parsed
+
+_SMALL_PARTS = 64  # in a shard
+_MAX_LAYOUTS = 10_000  # of small shards, that are remembered
+_READ_TOGETHER = 256 * 1024  # bytes of a sample up to which it is read at once
+
+
+@dataclass(slots=True)
+class ContentSampler:
+    """Inspects samples: some of each chosen shard, and one of each part set that it has not seen."""
+
+    samples_of: Mapping[str, int]  # shard → number of samples to inspect
+    requests: int | None = None  # number of reads that this process may do; None for any number
+    max_json_bytes: int | None = None  # larger JSON parts are counted, in all samples of the shards; None counts none
+    _seen: set[tuple[str, ...]] = field(default_factory=set)
+    _layouts: set[object] = field(default_factory=set)  # parts of small shards: many have the same ones
+    _rare: int = 0
+
+    @staticmethod
+    def of_shards(
+        shards: Sequence[str],
+        *,
+        is_far: bool,
+        workers: int,
+        also: Iterable[str] = (),
+        max_json_bytes: int | None = None,
+    ) -> ContentSampler:
+        """Return a sampler for a dataset: of many shards, it inspects evenly spread ones."""
+        most = _MAX_REQUESTS if is_far else _MAX_SHARDS
+        stride = max(1, -(-len(shards) // most))
+        chosen = shards[::stride]
+        each = 1 if is_far else max(1, -(-_MIN_SAMPLES // max(1, len(chosen))))
+        return ContentSampler(
+            dict.fromkeys(also, 0) | dict.fromkeys(chosen, each),
+            _MAX_REQUESTS // max(1, workers) if is_far else None,
+            max_json_bytes,
+        )
+
+    def inspect(self, storage: Storage, shard: FileInfo, index: ShardIndex, *, head: bytes = b"") -> Contents:
+        """Inspect samples of a shard that was just indexed.
+
+        Args:
+            head: First bytes of the shard, as far as the scan has fetched them.
+        """
+        contents = Contents()
+        self._count_large(shard.name, index, contents)
+        samples = self._choose(shard.name, index)
+        if not samples or (self.requests is not None and self.requests <= 0 and not head):
+            return contents
+        try:
+            with storage.open(shard.name, shard) as opened:
+                opened.expect_few()
+                for sample in samples:
+                    key = f"{shard.name}/{index.key(sample)}"
+                    self._look_at(opened, head, index, sample, key=key, contents=contents)
+        except EnergonError:
+            pass  # the shard was removed or replaced meanwhile: the prepare reports it
+        contents.shards = min(1, contents.samples)
+        return contents
+
+    def _count_large(self, shard: str, index: ShardIndex, contents: Contents) -> None:
+        if self.max_json_bytes is None:
+            return
+        limited = [number for number, name in enumerate(index.part_names) if is_limited(name)]
+        rows = np.flatnonzero((index.part_size > self.max_json_bytes) & np.isin(index.part_name, limited))
+        if len(rows):
+            sample = int(np.searchsorted(index.part_ends, rows[0], side="right"))
+            contents.add_large(len(rows), f"{shard}/{index.key(sample)}")
+
+    def _choose(self, shard: str, index: ShardIndex) -> list[int]:
+        """Return samples that are evenly spread, and the first one of each part set that was not seen before."""
+        count = min(self.samples_of.get(shard, 0), len(index))
+        chosen = {sample * len(index) // count for sample in range(count)}
+        is_small = len(index.part_name) <= _SMALL_PARTS
+        layout = (index.part_names, index.part_name.tobytes(), index.part_ends.tobytes()) if is_small else None
+        if layout is not None and layout in self._layouts:
+            return sorted(chosen)
+        if len(self._layouts) < _MAX_LAYOUTS:
+            self._layouts.add(layout)
+        counter = PartSetCounter()
+        counter.add(index.part_ends, index.part_name)
+        table = counter.finish(index.part_names, lambda _: "")
+        rare = [each for each in table.sets if each.parts not in self._seen][:_MAX_RARE_OF_SHARD]
+        if self._rare < _MAX_RARE:
+            self._rare += len(rare)
+            self._seen.update(each.parts for each in rare)
+            chosen.update(each.first_sample for each in rare)
+        return sorted(chosen)
+
+    def _look_at(
+        self, file: ReadableFile, head: bytes, index: ShardIndex, sample: int, *, key: str, contents: Contents
+    ) -> None:
+        rows = slice(int(index.part_ends[sample - 1]) if sample else 0, int(index.part_ends[sample]))
+        parts = [
+            (index.part_names[name], offset, size)
+            for name, offset, size in zip(
+                index.part_name[rows].tolist(),
+                index.part_offset[rows].tolist(),
+                index.part_size[rows].tolist(),
+                strict=True,
+            )
+        ]
+        contents.samples += 1
+        for name, size, data in self._read(file, head, parts):
+            contents.add_part(name, kind_of_bytes(data[:HEADER_BYTES], size), key)
+            if _is_json(name) and len(data) == size:
+                document = parse_document(data)
+                if document is not None:
+                    contents.add_document(name, document, key, size_bytes=size)
+
+    def _read(
+        self, file: ReadableFile, head: bytes, parts: Sequence[tuple[str, int, int]]
+    ) -> Iterator[tuple[str, int, bytes]]:
+        """Yield the name, the size and the first bytes of each part; json parts are read whole, unless very large."""
+        wanted = [
+            (name, size, offset, min(size, MAX_JSON_BYTES if _is_json(name) else HEADER_BYTES))
+            for name, offset, size in parts
+        ]
+
+        def read_at(offset: int, stop: int) -> bytes:
+            return head[offset:stop] if stop <= len(head) else file.read_at(offset, stop - offset)
+
+        start = min(offset for _, _, offset, _ in wanted)
+        stop = max(offset + length for _, _, offset, length in wanted)
+        if stop - start <= _READ_TOGETHER:
+            if stop <= len(head) or self._may_read():
+                data = read_at(start, stop)
+                for name, size, offset, length in wanted:
+                    yield name, size, data[offset - start : offset - start + length]
+            return
+        for name, size, offset, length in wanted:
+            if offset + length <= len(head) or self._may_read():
+                yield name, size, read_at(offset, offset + length) if length else b""
+
+    def _may_read(self) -> bool:
+        if self.requests is None:
+            return True
+        self.requests -= 1
+        return self.requests >= 0
+
+
+def _is_json(name: str) -> bool:
+    return part_extension(name) in ("json", "jsn") and not is_compressed(name)
+
+
+def parse_document(text: bytes) -> dict[str, Any] | None:
+    """Parse a JSON object; return None for other values and other texts."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
 
 _MAX_EXPRESSIONS = 200
 _MAX_PATH = 5
@@ -21,8 +199,8 @@ _MAX_TEXT = 200  # characters of a text, and items of a list, in a large documen
 _MAX_ITEMS = 50
 _MAX_DEPTH = 6
 _MAX_KEYS = 5  # of json, in a sentence
+# Kinds that few names mean: under other names, such files are something else than their names say.
 _FALSE_KINDS = ("page", "pointer", "archive")
-"""Kinds that few names mean: under other names, such files are something else than their names say."""
 
 
 @dataclass(slots=True)
@@ -35,25 +213,18 @@ class Structure:
 
 @dataclass(slots=True)
 class Contents:
-    """The contents of some samples. Those of several shards are merged in the order of the shards.
-
-    Attributes:
-        samples: Number of samples.
-        shards: Number of their shards.
-        kinds: Part name → kind by the first bytes → number of such parts, and the first sample with one.
-        structures: Part name → expressions of all values inside → the json parts with these values.
-        documents: Part name → the json parts merged: all keys, each with the first value.
-        large: Number of parts of all samples that are too large to be parsed.
-        large_example: The first sample with one.
-    """
+    """The contents of some samples. Those of several shards are merged in the order of the shards."""
 
     samples: int = 0
-    shards: int = 0
+    shards: int = 0  # number of their shards
+    # part name → kind by the first bytes → number of such parts, and the first sample with one
     kinds: dict[str, dict[Kind, tuple[int, str]]] = field(default_factory=dict)
+    # part name → expressions of all values inside → the json parts with these values
     structures: dict[str, dict[tuple[str, ...], Structure]] = field(default_factory=dict)
+    # part name → the json parts merged: all keys, each with the first value
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
-    large: int = 0
-    large_example: str = ""
+    large: int = 0  # number of parts of all samples that are too large to be parsed
+    large_example: str = ""  # the first sample with one
 
     def add_large(self, parts: int, example: str) -> None:
         """Count parts that are too large to be parsed."""
@@ -61,13 +232,11 @@ class Contents:
         self.large += parts
 
     def add_part(self, name: str, kind: Kind, example: str, parts: int = 1) -> None:
-        """Count parts of a kind."""
         if name in self.kinds or len(self.kinds) < _MAX_NAMES:
             count, first = self.kinds.setdefault(name, {}).get(kind, (0, example))
             self.kinds[name][kind] = count + parts, first
 
     def add_document(self, name: str, document: Mapping[str, Any], example: str, *, size_bytes: int) -> None:
-        """Count a json part that holds a mapping."""
         values = json_expressions([(name, document)])
         if self._add_structure(name, values, Structure(1, example)):
             pruned = document if size_bytes <= _LARGE_DOCUMENT_BYTES else _pruned(document, _MAX_DEPTH)
@@ -100,7 +269,6 @@ class Contents:
                 self.documents[name] = _merged(self.documents.get(name, {}), other.documents.get(name, {}))
 
     def json_values(self) -> tuple[str, ...]:
-        """Return the expressions of all values inside json parts."""
         return tuple(dict.fromkeys(value for of_part in self.structures.values() for each in of_part for value in each))
 
     def json_example(self) -> dict[str, Any] | None:

@@ -14,15 +14,14 @@ from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeS
 from ..documents.value_name import ValueName, is_part_name
 from .sample_layouts import SampleLayout, find_layout
 
-_RARE = 0.01
-"""Share of the samples up to which part sets do not decide on a type, but are named."""
+_RARE = 0.01  # share of the samples up to which part sets do not decide on a type, but are named
 _CRUDE = "crude samples (dicts of parts)"
 _MAX_SETS = 200  # that are compared with a type
 _MAX_NAMED = 20  # parts, in a sentence
 
-_TEXT_KINDS = ("any", "sequence", "text", "text_list", "turns")
-"""Kinds of fields that hold text."""
+_TEXT_KINDS = ("any", "sequence", "text", "text_list", "turns")  # kinds of fields that hold text
 
+# Field kind → kinds of parts that hold such a field as a whole.
 _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
     "any": ("tree", "array"),
     "audio": ("audio",),
@@ -38,11 +37,10 @@ _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
     "turns": ("tree",),
     "video": ("video",),
 }
-"""Field kind → kinds of parts that hold such a field as a whole."""
 
-_WHOLE_PARTS = ("audio", "image", "image_list", "video")
-"""Kinds of fields that no value inside json fills."""
+_WHOLE_PARTS = ("audio", "image", "image_list", "video")  # kinds of fields that no value inside json fills
 
+# Field → its likely names inside json, the likeliest first; other fields are found only by their own names.
 _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
     "answers": ("answers", "answer", "outputs", "output"),
     "caption": ("caption", "captions", "text", "txt", "description", "alt", "alt_text", "title"),
@@ -57,49 +55,37 @@ _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
     "texts": ("texts", "text_list", "sentences"),
     "matched_text_indices": ("matched_text_indices", "matched_text_index"),
 }
-"""Field → its likely names inside json, the likeliest first; other fields are found only by their own names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A proposed sample type.
+    """A proposed sample type."""
 
-    Attributes:
-        sample_types: Sample types, the likeliest first.
-        layout: How code builds samples of the first type; None if a field map can, or they stay crude.
-        reason: Why this type comes first, or crude does; None if nothing needs to be explained.
-        fits: Number of samples that have the parts of the first type's required fields; None if it is not known.
-    """
-
-    sample_types: Sequence[SampleTypeSpec]
+    sample_types: Sequence[SampleTypeSpec]  # sample types, the likeliest first
+    # how code builds samples of the first type; None if a field map can, or they stay crude
     layout: SampleLayout | None = None
-    reason: str | None = None
+    reason: str | None = None  # why this type comes first, or crude does; None if nothing needs to be explained
+    # number of samples that have the parts of the first type's required fields; None if it is not known
     fits: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SeenParts:
-    """The names, examples, kinds and sets of the parts of samples.
+    """The names, examples, kinds and sets of the parts of samples."""
 
-    Attributes:
-        names: Names of the parts, the most frequent first.
-        example: The ``json`` parts of samples, decoded and merged; None if samples have none.
-        kinds: Part name → what the first bytes of such parts say; other parts are known by their names. A picture under
-            a name that loaders do not decode as one fills no field, so the crude type, which keeps it, comes first.
-        sets: The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of
-            the samples have, and no type that fewer samples fit. Parts of one kind that no sample has together are
-            alternatives.
-        has_all: Returns True if some json part has all values of such expressions.
-    """
-
-    names: Sequence[str]
+    names: Sequence[str]  # names of the parts, the most frequent first
+    # the ``json`` parts of samples, decoded and merged; None if samples have none
     example: Mapping[str, object] | None = None
+    # Part name → what the first bytes of such parts say; other parts are known by their names. A picture under a name
+    # that loaders do not decode as one fills no field, so the crude type, which keeps it, comes first.
     kinds: Mapping[str, Kind] | None = None
+    # The part sets of all samples, the most frequent first. Then a type is proposed for what more than 1 % of the
+    # samples have, and no type that fewer samples fit. Parts of one kind that no sample has together are
+    # alternatives.
     sets: Sequence[PartSet] = ()
-    has_all: Callable[[Sequence[str]], bool] = bool
+    has_all: Callable[[Sequence[str]], bool] = bool  # returns True if some json part has all values of such expressions
 
     def kind(self, name: str) -> PartKind:
-        """Return the kind of a part."""
         return kind_of_part(name, (self.kinds or {}).get(name))
 
     def is_decoded(self, name: str) -> bool:
@@ -171,9 +157,6 @@ def count_fits(
     """Return the number of samples that have the parts of a type's required fields.
 
     Args:
-        spec: The sample type.
-        field_map: Its field-map expressions.
-        sets: The part sets of all samples.
         has_all: Returns True if some json part has all values of such expressions; without one, no sample fits.
 
     >>> sets = [PartSet(parts=("jpg", "txt"), samples=5, shards=1, first_sample=0, example="")]
@@ -245,9 +228,6 @@ def dropped_parts(
     """Return the parts with text, media or labels that samples of a type would not have.
 
     Args:
-        spec: The sample type.
-        field_map: Its field-map expressions.
-        seen: The parts of samples.
         part_names: Only these parts; None for all.
         together: These are the parts of one sample: of alternatives such as ``jpg,png``, it loses all but one.
 
@@ -315,7 +295,6 @@ def propose_field_map(spec: SampleTypeSpec, seen: SeenParts) -> dict[str, str]:
     """Propose field-map expressions for the fields of a sample type.
 
     Args:
-        spec: The sample type.
         seen: The parts of samples; keys of their JSON are proposed, too.
 
     Returns:
@@ -367,6 +346,7 @@ def _propose(
     *,
     sets: Sequence[PartSet],
 ) -> str | None:
+    # A part of the name of the field comes first.
     part_kinds = _PART_KINDS_OF_FIELD_KIND[field.kind]
     fitting = [name for name, kind in parts.items() if kind in part_kinds]
     named = [name for name in fitting if name.split(".")[0] == field.name]
@@ -382,6 +362,7 @@ def _propose(
         expression = ",".join(plain)
         if expression not in used:
             return expression
+    # Without a fitting part, look for a value inside the json part.
     if json_part is None:
         return None
     if field.kind == "turns" and isinstance(example.get("system"), str) and is_conversation(example):
@@ -396,7 +377,7 @@ def _propose(
 
 
 def _alternatives(names: Sequence[str], sets: Sequence[PartSet]) -> list[str]:
-    """Return the first name and those that no sample has together with it or with another one; TXT may replace txt."""
+    """Return the first name, and the names that no sample has together with any of them; TXT may replace txt."""
     taken: list[str] = []
     for name in names:
         is_apart = bool(sets) and not any(name in each.parts and not set(taken).isdisjoint(each.parts) for each in sets)

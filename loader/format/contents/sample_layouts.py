@@ -12,8 +12,8 @@ from ..documents.conversation import IMAGE_PLACEHOLDER, is_conversation
 _SEQUENCE_KEYS = ("sequence", "content", "interleaved", "items", "document", "texts", "text_list", "sentences")
 _IMAGE_LIST_KEYS = ("images", "image_paths", "image_names", "image_list", "image")
 _TEXT_KEYS = ("text", "content", "caption")
+# Endings of further images that later samples may have.
 _IMAGE_ENDINGS = frozenset((".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-"""Endings of further images that later samples may have."""
 _VIDEO_ENDINGS = frozenset((".avi", ".mkv", ".mov", ".mp4", ".webm"))
 _AUDIO_ENDINGS = frozenset((".flac", ".m4a", ".mp3", ".ogg", ".wav"))
 
@@ -106,17 +106,11 @@ _LIST_ITEMS = """items = [item.get("text") if isinstance(item, dict) else item f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleLayout:
-    """A layout of samples whose fields need code.
+    """A layout of samples whose fields need code."""
 
-    Attributes:
-        type_name: Name of the sample type.
-        what: Description of the layout.
-        code: The ``sample_loader.py``.
-    """
-
-    type_name: str
-    what: str
-    code: str
+    type_name: str  # name of the sample type
+    what: str  # description of the layout
+    code: str  # the ``sample_loader.py``
 
 
 def string_literal(text: str) -> str:
@@ -133,12 +127,12 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     """Recognise the layout of samples with several images and text; None if it is another one.
 
     Args:
-        part_names: Names of the parts of samples.
         json_example: The decoded ``json`` part of a sample; None if samples have none.
 
     >>> find_layout(["0.jpg", "1.jpg", "json"], {"texts": ["a cat", None, "and a dog", None]}).type_name
     'InterleavedSample'
     """
+    # Sort the parts by kind; any other kind has no layout.
     images = [name for name in part_names if kind_of_name(name) == "image"]
     texts = [name for name in part_names if kind_of_name(name) == "text"]
     trees = [name for name in part_names if kind_of_name(name) == "tree"]
@@ -146,18 +140,21 @@ def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | 
     others = len(part_names) - len(texts) - len(trees) - sum(map(len, media.values()))
     if others:
         return None
+    # A conversation may be about media of any kind, the other layouts only about images.
     if json_example is not None and len(trees) == 1 and not texts and is_conversation(json_example):
         layout = _conversation(trees[0], media)
         if layout is not None:
             return layout
     if not images or media["video"] or media["audio"]:
         return None
+    # The images and texts may be numbered parts.
     if not trees and texts and all(map(_NUMBERED.fullmatch, part_names)):
         numbers = [name.partition(".")[0] for name in part_names]
         if len(set(numbers)) < len(numbers):
             return None  # 0.jpg and 0.txt: the order is unknown
         code = _code("InterleavedSample", part_names, None, _NUMBERED_PARTS)
         return SampleLayout(type_name="InterleavedSample", what="its images and texts are numbered", code=code)
+    # Otherwise one json part has the text, and the places of the images.
     if texts or len(trees) != 1 or json_example is None or part_extension(trees[0]) not in ("json", "jsn"):
         return None
     (tree,) = trees

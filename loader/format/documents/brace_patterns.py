@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, takewhile
 
 from braceexpand import braceexpand
 
 from ...errors import ConfigError
 from .messages import short_text
 
-MAX_NAMES = 1_000_000
-"""Limit on the names of one pattern: more are taken for a mistake or an attack, and not expanded."""
+MAX_NAMES = 1_000_000  # limit on the names of one pattern: more are taken for a mistake or an attack, and not expanded
 
+# Limit on the length of a pattern. A name without braces and backslashes has no limit.
 MAX_PATTERN_LETTERS = 1 << 16
-"""Limit on the length of a pattern. A name without braces and backslashes has no limit."""
 
 _MAX_CHARACTERS = 1 << 28  # of all names of one pattern together
 _MAX_COUNT = 10**18  # Counting stops here: a product of thousands of ranges is slow to compute.
@@ -51,9 +51,6 @@ def expand_pattern(pattern: str, *, limit: int = MAX_NAMES) -> list[str]:
         pattern: Ranges (``{00..12}``, ``{0..9..3}``, ``{a..c}``) and lists (``{train,val}``), also nested.
         limit: Maximum number of names. They are counted before the first is built.
 
-    Raises:
-        ConfigError: The pattern has an unbalanced brace, more than ``limit`` names, or braces nested over 32 deep.
-
     >>> expand_pattern("s_{08..10}.tar")
     ['s_08.tar', 's_09.tar', 's_10.tar']
     >>> expand_pattern(r"a\{b\}.tar")
@@ -81,9 +78,6 @@ def count_names(pattern: str) -> int:
     ``itertools.product``, which lists all of it before the first name. ``{0..999999999999}`` fills the memory that way,
     and so does ``{{0..999}{0..999}{0..999}}``. Deep nesting exceeds its recursion limit.
 
-    Raises:
-        ConfigError: As for :func:`expand_pattern`, except for the number of names.
-
     >>> count_names("{a,b{0..9}}_{000000..999999}.tar")
     11000000
     """
@@ -92,6 +86,7 @@ def count_names(pattern: str) -> int:
     depth = 0
     for token in _TOKEN.finditer(pattern):
         text = token[0]
+        # Open a list: remember the numbers around it.
         if text == "{":
             outer.append((names, names_before))
             names, names_before = 1, 0
@@ -204,50 +199,36 @@ _SPECIAL_IN_GLOB = "*?["
 _SPECIAL_IN_REGEX = "\\^$.|?*+()[]{}"
 
 
-class ShardFinder:
-    """Finds the shards that a pattern matches, without trying each alternative on each shard.
+def match_names(pattern: str, names: Sequence[str]) -> set[str]:
+    """Return the names that a pattern matches, without trying each alternative on each name.
 
     The literal start of an alternative selects its candidates in the sorted names.
 
     Args:
-        shards: Names of all shards.
+        pattern: A regex, or a glob after the prefix ``glob:``. Braces are expanded in both.
+        names: Names of shards, sorted.
+
+    Raises:
+        re.error, OverflowError, RecursionError: The pattern is not a valid regex.
     """
-
-    def __init__(self, shards: Iterable[str]) -> None:
-        self._sorted = sorted(set(shards))
-
-    def find(self, pattern: str) -> set[str]:
-        """Find all shards that a pattern matches.
-
-        Args:
-            pattern: A regex, or a glob after the prefix ``glob:``. Braces are expanded in both.
-
-        Raises:
-            ConfigError: The braces cannot be expanded.
-            re.error, OverflowError, RecursionError: The pattern is not a valid regex.
-        """
-        compile_pattern: Callable[[str], re.Pattern[str]]
-        if pattern.startswith("glob:"):
-            alternatives = expand_pattern(pattern.removeprefix("glob:"))
-            compile_pattern, special = _compile_glob, _SPECIAL_IN_GLOB
-        else:
-            # Backslashes are for the regex: expansion keeps them, and ignores the braces that they escape.
-            alternatives = expand_pattern(re.sub(r"\\(.)", r"\\\\\\\1", pattern, flags=re.DOTALL))
-            compile_pattern, special = re.compile, _SPECIAL_IN_REGEX
-        compile_pattern(alternatives[0])  # An invalid regex is an error even if it has no candidates.
-        found: set[str] = set()
-        for alternative in alternatives:
-            candidates = list(self._starting_with(_literal_start(alternative, special)))
-            if candidates:
-                matches = compile_pattern(alternative).match
-                found.update(shard for shard in candidates if matches(shard))
-        return found
-
-    def _starting_with(self, start: str) -> Iterator[str]:
-        for index in range(bisect.bisect_left(self._sorted, start), len(self._sorted)):
-            if not self._sorted[index].startswith(start):
-                return
-            yield self._sorted[index]
+    compile_pattern: Callable[[str], re.Pattern[str]]
+    if pattern.startswith("glob:"):
+        alternatives = expand_pattern(pattern.removeprefix("glob:"))
+        compile_pattern, special = _compile_glob, _SPECIAL_IN_GLOB
+    else:
+        # Backslashes are for the regex: expansion keeps them, and ignores the braces that they escape.
+        alternatives = expand_pattern(re.sub(r"\\(.)", r"\\\\\\\1", pattern, flags=re.DOTALL))
+        compile_pattern, special = re.compile, _SPECIAL_IN_REGEX
+    compile_pattern(alternatives[0])  # An invalid regex is an error even if it has no candidates.
+    matching: set[str] = set()
+    for alternative in alternatives:
+        start = _literal_start(alternative, special)
+        first = bisect.bisect_left(names, start)
+        candidates = list(takewhile(lambda name, start=start: name.startswith(start), islice(names, first, None)))  # type: ignore[misc]
+        if candidates:
+            matches = compile_pattern(alternative).match
+            matching.update(name for name in candidates if matches(name))
+    return matching
 
 
 def _literal_start(pattern: str, special: str) -> str:

@@ -13,6 +13,7 @@ IMAGE_PLACEHOLDER = "<image>"
 CONVERSATION_KEYS = ("conversations", "messages", "conversation")
 """Keys of a document that hold its conversation, the likeliest first."""
 
+# Roles of ShareGPT and similar data sets → roles of ChatML; other roles stay as they are.
 _ROLES = {
     "human": "user",
     "gpt": "assistant",
@@ -20,7 +21,6 @@ _ROLES = {
     "chatgpt": "assistant",
     "model": "assistant",
 }
-"""Roles of ShareGPT and similar data sets → roles of ChatML; other roles stay as they are."""
 
 _KEYS_OF_ROLE = ("role", "from")
 _KEYS_OF_CONTENT = ("content", "value")
@@ -118,7 +118,8 @@ def conversation_turns(value: object, *, images: int | None = None, videos: int 
     turns += [reader.turn(number, message) for number, message in enumerate(messages)]
     if images is not None:
         if videos and not images and len(reader.places) == videos and not _count(turns, "<video>"):
-            _rename_places(turns)
+            for turn in turns:  # the places of images are marks of videos, as LLaVA-Video means them
+                turn.content = [item if isinstance(item, str) else _MARKS["video"] for item in turn.content]
         else:
             _place_images(turns, reader.places, images)
         for kind, count in (("video", videos), ("audio", audios)):
@@ -127,7 +128,6 @@ def conversation_turns(value: object, *, images: int | None = None, videos: int 
 
 
 def _messages_of(value: object) -> tuple[Sequence[Any], str | None]:
-    """Return the list of messages, and the system prompt of the document around it."""
     system = None
     if isinstance(value, Mapping):
         document = value
@@ -216,26 +216,14 @@ class _Reader:
         return place
 
 
-def _place_images(turns: list[Turn], places: Sequence[int], images: int) -> None:
+def _place_images(turns: Sequence[Turn], places: Sequence[int], images: int) -> None:
     """Check that each image has a place; without any place, put the images before the first question."""
     if not places and images:
-        first = next((turn for turn in turns if turn.role == "user"), None)
-        if first is None:
-            raise ValueError(f"found {images} images, and neither a place for them nor a turn of the user")
-        first.content[:0] = range(images)
+        _put_first(turns, list(range(images)), "images")
     elif set(places) != set(range(images)):
-        found = "1 place" if len(places) == 1 else f"{len(places)} places"
-        raise ValueError(f"found {found} of images ({IMAGE_PLACEHOLDER}), expected {images}, one for each image")
-
-
-def _count(turns: Sequence[Turn], mark: str) -> int:
-    return sum(item.count(mark) for turn in turns for item in turn.content if isinstance(item, str))
-
-
-def _rename_places(turns: Sequence[Turn]) -> None:
-    """Turn the places of images into marks of videos, as LLaVA-Video means them."""
-    for turn in turns:
-        turn.content = [item if isinstance(item, str) else _MARKS["video"] for item in turn.content]
+        raise ValueError(
+            f"found {_places(len(places))} of images ({IMAGE_PLACEHOLDER}), expected {images}, one for each image"
+        )
 
 
 def _place_marks(turns: Sequence[Turn], kind: str, count: int) -> None:
@@ -243,10 +231,21 @@ def _place_marks(turns: Sequence[Turn], kind: str, count: int) -> None:
     mark, marks = _MARKS[kind], _count(turns, _MARKS[kind])
     what = "videos" if kind == "video" else "sounds"
     if not marks and count:
-        first = next((turn for turn in turns if turn.role == "user"), None)
-        if first is None:
-            raise ValueError(f"found {count} {what}, and neither a place for them nor a turn of the user")
-        first.content[:0] = [mark] * count
+        _put_first(turns, [mark] * count, what)
     elif count and marks != count:
-        found = "1 place" if marks == 1 else f"{marks} places"
-        raise ValueError(f"found {found} of {what} ({mark}), expected {count}, one for each")
+        raise ValueError(f"found {_places(marks)} of {what} ({mark}), expected {count}, one for each")
+
+
+def _put_first(turns: Sequence[Turn], media: Sequence[int | str], what: str) -> None:
+    first = next((turn for turn in turns if turn.role == "user"), None)
+    if first is None:
+        raise ValueError(f"found {len(media)} {what}, and neither a place for them nor a turn of the user")
+    first.content[:0] = media
+
+
+def _places(count: int) -> str:
+    return "1 place" if count == 1 else f"{count} places"
+
+
+def _count(turns: Sequence[Turn], mark: str) -> int:
+    return sum(item.count(mark) for turn in turns for item in turn.content if isinstance(item, str))

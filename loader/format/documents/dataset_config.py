@@ -41,6 +41,7 @@ _KEYS = (
 )
 SPLIT_KEYS = ("split_config", "split_part")
 """Keys for the split file in ``.nv-meta`` and the split part to load instead of any others."""
+# Keys that configure loading, not the samples, mostly those of legacy classes: stored in ``extra``.
 _IGNORED_KEYS = (
     "auto_decode",
     "av_decode",
@@ -51,10 +52,9 @@ _IGNORED_KEYS = (
     "subflavor",
     "video_decode_audio",
 )
-"""Keys that configure loading, not the samples, mostly those of legacy classes: stored in ``extra``."""
 
+# Classes without a sample type of their own.
 _GENERIC_CLASSES = ("StandardWebdatasetFactory", "DefaultGenericWebdatasetFactory", "DefaultDecoderWebdatasetFactory")
-"""Classes without a sample type of their own."""
 
 _CLASS_TO_SPEC = {spec.dataset_class: spec for spec in SAMPLE_TYPES.values()}
 _FUNCTION = re.compile(r"[^:\s][^:]*\.py:[^\W\d]\w*")
@@ -126,10 +126,6 @@ def parse_dataset_config(text: str, *, file: str) -> DatasetConfig:
     return _Parser(document, file).parse()
 
 
-def _implies_type(dataset_class: str | None, module: str) -> bool:
-    return dataset_class in _CLASS_TO_SPEC and is_own_module(module)
-
-
 def format_dataset_config(config: DatasetConfig) -> str:
     """Write a config as YAML that this library and megatron-energon parse back to the same config.
 
@@ -142,7 +138,8 @@ def format_dataset_config(config: DatasetConfig) -> str:
     dataset_class = CRUDE.dataset_class if config.crude else config.dataset_class
     if dataset_class is not None:
         document |= {"__module__": config.dataset_module, "__class__": dataset_class}
-    if config.sample_type is not None and not config.crude and not _implies_type(dataset_class, config.dataset_module):
+    is_implied = dataset_class in _CLASS_TO_SPEC and is_own_module(config.dataset_module)
+    if config.sample_type is not None and not config.crude and not is_implied:
         document["sample_type"] = {"__module__": config.module, "__class__": config.sample_type}
     if config.field_map is not None:
         document["field_map"] = config.field_map.expressions()
@@ -178,6 +175,7 @@ class _Parser:
         self.faults: list[Fault] = []
 
     def parse(self) -> DatasetConfig:
+        # Find the dataset class and the sample type: one of them names the other.
         dataset_module, dataset_class = OWN_MODULE, None
         if "__class__" in self.document or "__module__" in self.document:
             dataset_module, dataset_class = self._module_and_class(self.document, "")
@@ -191,6 +189,7 @@ class _Parser:
             sample_type = self._legacy_type(dataset_class)
         elif dataset_class is None:
             self._fault("", f"expected 'sample_type' or '__class__', found {short_keys(self.document)}")
+        # Parse the other keys, each of which may add faults.
         extra = self._extra(foreign=not is_own_module(dataset_module))
         crude = sample_type == CRUDE.name and is_own_module(module)
         if crude:
@@ -208,6 +207,7 @@ class _Parser:
             dataset_module=dataset_module,
             extra=extra,
         )
+        # Check their combination, and report all faults at once.
         self._check_whole(config)
         if self.faults:
             raise ConfigError(file=self.file, faults=self.faults)
@@ -324,7 +324,6 @@ class _Parser:
             return None
 
     def _check_whole(self, config: DatasetConfig) -> None:
-        """Check the combination of keys."""
         if config.field_map is not None and config.sample_loader is not None:
             self._fault("sample_loader", "expected either 'field_map' or 'sample_loader', found both")
         spec = config.spec

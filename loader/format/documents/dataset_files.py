@@ -22,7 +22,6 @@ def current_split_file(storage: Storage, name: str = SPLIT_YAML) -> str | None:
     """Return the name in ``.nv-meta`` of the split file in use, or None if it does not exist.
 
     Args:
-        storage: The dataset.
         name: Name of the split file. For ``split.yaml``, the default, ``split.json`` is the fallback.
     """
     for candidate in (name, SPLIT_JSON) if name == SPLIT_YAML else (name,):
@@ -32,11 +31,7 @@ def current_split_file(storage: Storage, name: str = SPLIT_YAML) -> str | None:
 
 
 def read_split_config(storage: Storage, name: str = SPLIT_YAML) -> SplitConfig | None:
-    """Read the split file in use. Return None if it does not exist.
-
-    Raises:
-        ConfigError: The file has faults.
-    """
+    """Read the split file in use. Return None if it does not exist."""
     found = current_split_file(storage, name)
     if found is None:
         return None
@@ -73,11 +68,7 @@ def marked_index(info: bytes) -> int | None:
 
 
 def read_shard_info(storage: Storage) -> dict[str, int] | None:
-    """Read the number of samples of each shard. Return None if the dataset is not prepared.
-
-    Raises:
-        ConfigError: The file has something else.
-    """
+    """Read the number of samples of each shard. Return None if the dataset is not prepared."""
     for name in (INFO_JSON, INFO_YAML):
         if storage.exists(name):
             return _parse(read_document(storage, name), file=storage.path(name))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...accounting.kinds import kind_of_name, part_extension
@@ -206,12 +207,7 @@ class MissingPartError(SampleError):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        fields = {"part": self.part, "hint": self.hint}
-        return _as_sample_error, (self.message, fields)
-
-
-def _as_sample_error(message: str, fields: dict[str, Any]) -> SampleError:
-    return SampleError(message, **fields)
+        return partial(SampleError, part=self.part, hint=self.hint), (self.message,)
 
 
 def _field_missing(

@@ -21,8 +21,8 @@ from ..nv_meta import INFO_JSON
 from ..unfinished import IMPORT_FOLDER, continuing
 from .providers import ENDINGS, SHARD_SUFFIXES, provider_of
 
+# Endings of files that ``energon import`` reads and that are no datasets themselves.
 _SOURCES = (".csv", ".tsv", ".json", ".ndjson", ".gz", ".pq", ".arrow", ".feather", ".ipc", ".zip")
-"""Endings of files that ``energon import`` reads and that are no datasets themselves."""
 _OF_HUGGING_FACE = frozenset(("dataset_infos.json", "dataset_info.json", "dataset_dict.json", "state.json"))
 _MEDIA = AUDIO | IMAGE | VIDEO
 Content = Literal["shards", "tables", "media", "files", "tokens", "metadatasets", "nothing"]
@@ -47,14 +47,10 @@ def split_hint(path: str) -> str:
 
 
 class ImportWay(NamedTuple):
-    """A way to import a path. As text, it is a hint: ``for the files alone, run: energon import …``.
+    """A way to import a path. As text, it is a hint: ``for the files alone, run: energon import …``."""
 
-    Attributes:
-        taken: What it takes, where there are several kinds of data; without words, what to do instead.
-        words: The command line after ``energon``, which works as it stands in a script; empty if there is none.
-    """
-
-    taken: str = ""
+    taken: str = ""  # what it takes, where there are several kinds of data; without words, what to do instead
+    # the command line after ``energon``, which works as it stands in a script; empty if there is none
     words: Sequence[str] = ()
 
     def __str__(self) -> str:
@@ -66,10 +62,7 @@ def import_way(path: str, *options: str, sources: Sequence[str] = (), taken: str
     """Return the command line that imports a file or folder of this machine to a new folder next to it.
 
     Args:
-        path: The file or folder.
-        options: Options of the import.
         sources: Files in the folder to import instead.
-        taken: What they are, in words.
     """
     return ImportWay(taken, ["import", *map(_as_argument, sources or [path]), new_folder_for(path), *options, "--yes"])
 
@@ -144,7 +137,7 @@ def content_of_folder(path: str, names: Sequence[str] | None = None) -> Content:
 
     Args:
         path: The folder, or its URL.
-        names: Its files; None lists those of a folder of this machine, and takes shards for granted at a URL.
+        names: Files of the folder; None lists a folder of this machine, and takes shards for granted at a URL.
     """
     if names is None and is_url(path):
         return "shards"
@@ -168,8 +161,7 @@ def command_for_folder(path: str, names: Sequence[str] | None = None, *, option:
     """Return what to do with a folder that is no prepared dataset, as a hint.
 
     Args:
-        path: The folder, as the user wrote it, or its URL.
-        names: Its files; see :func:`content_of_folder`.
+        names: As for :func:`content_of_folder`.
         option: Options for ``energon prepare``, after a space.
     """
     if not is_url(path) and os.path.exists(os.path.join(path, IMPORT_FOLDER)):

@@ -17,15 +17,15 @@ from ..dataset_ref import DatasetRef
 from .messages import short_repr
 from .subset import SubsetRange
 
+# ``"shard/key"``: ``train/shard_0.tar/0001``, unique in a dataset. ``"key"``: ``0001``, as in megatron-energon 7.
 KeyFormat = Literal["shard/key", "key"]
-"""``"shard/key"``: ``train/shard_0.tar/0001``, unique in a dataset. ``"key"``: ``0001``, as in megatron-energon 7."""
 
 _KEY_FORMATS: tuple[KeyFormat, ...] = get_args(KeyFormat)
 
 _KEY_FORMAT_VARIABLE = "ENERGON_KEY_FORMAT"
 
+# The ``split_part`` of all samples of a dataset, also of those in no part.
 ALL_PARTS = ""  # a split file cannot name a part so
-"""The ``split_part`` of all samples of a dataset, also of those in no part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,30 +33,25 @@ class LoadRequest:
     """Description of the data to load.
 
     The caller creates it; each level of a metadataset extends it with :func:`dataclasses.replace`.
-
-    Attributes:
-        ref: A prepared dataset's folder, a file of samples or a metadataset; paths are absolute, or URLs.
-        split_part: Part of the split: ``"train"``, ``"val"`` … or :data:`ALL_PARTS`.
-        subflavors: Labels of all samples; they win over the labels in ``dataset.yaml``.
-        epochs_together: ``shuffle_over_epochs_multiplier``.
-        filter: Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
-        subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
-        aux: Name of an auxiliary store → the dataset, or ``filesystem://`` and a folder of files.
-        sample_type: Expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``.
-        options: Other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
-            ``sample_loader``, ``part_filter``, and those of the user's dataset class that the file names.
-        key_format: Form of ``__key__``; None takes the form of ``dataset.yaml`` or of the environment.
     """
 
-    ref: DatasetRef
-    split_part: str = "train"
+    ref: DatasetRef  # a prepared dataset's folder, a file of samples or a metadataset; paths are absolute, or URLs
+    split_part: str = "train"  # part of the split: ``"train"``, ``"val"`` … or :data:`ALL_PARTS`
+    # labels of all samples; they win over the labels in ``dataset.yaml``
     subflavors: Mapping[str, Any] = field(default_factory=dict)
-    epochs_together: int | None = 1
+    epochs_together: int | None = 1  # ``shuffle_over_epochs_multiplier``
+    # Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
     filter: str | None = None
+    # ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`
     subset: tuple[SubsetRange, ...] = ()
+    # name of an auxiliary store → the dataset, or ``filesystem://`` and a folder of files
     aux: Mapping[str, DatasetRef] = field(default_factory=dict)
+    # expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``
     sample_type: type[Any] | None = None
+    # other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
+    # ``sample_loader``, ``part_filter``, and those of the user's dataset class that the file names
     options: Mapping[str, Any] = field(default_factory=dict)
+    # form of ``__key__``; None takes the form of ``dataset.yaml`` or of the environment
     key_format: KeyFormat | None = None
 
     @classmethod
@@ -80,12 +75,8 @@ def given_ref(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
     """Return the reference of a path as a caller gives it, with the absolute path of the folder of documents.
 
     Args:
-        path: Path of the dataset.
         folder: Folder to use instead of ``.nv-meta``, relative to the working directory; None without one.
         choices: The other attributes of the reference.
-
-    Raises:
-        ConfigError: The path leads to a single file or a metadataset.
     """
     ref = DatasetRef(os.fspath(path), **choices)
     if folder is None:
@@ -105,13 +96,6 @@ def given_ref(path: str | os.PathLike[str], folder: str | os.PathLike[str] | Non
 def checked_key_format(value: object, *, source: str) -> KeyFormat:
     """Return the value if it is a key format.
 
-    Args:
-        value: The value.
-        source: Where it is from, for the message.
-
-    Raises:
-        ConfigError: It is none.
-
     >>> checked_key_format("key", source="key_format")
     'key'
     """
@@ -126,9 +110,6 @@ def resolve_key_format(argument: KeyFormat | None, of_dataset: KeyFormat | None)
     """Return the form of keys from the argument, ``dataset.yaml`` or ``ENERGON_KEY_FORMAT``, in this order.
 
     Without any of them keys have the form ``"shard/key"``.
-
-    Raises:
-        ConfigError: ``ENERGON_KEY_FORMAT`` is needed, and is no key format.
     """
     found = argument or of_dataset
     if found is not None:
@@ -141,21 +122,15 @@ Format = Literal["metadataset", "jsonl", "binidx", "parquet", "folder"]
 
 
 class Provider(NamedTuple):
-    """A format, and the file names that it has.
+    """A format, and the file names that it has."""
 
-    Attributes:
-        format: Name of the format.
-        priority: Providers of lower numbers are asked first.
-        suffixes: Endings of the path; empty for all paths.
-        title: The file in a sentence: "a JSONL file".
-    """
-
-    format: Format
-    priority: int
-    suffixes: tuple[str, ...]
-    title: str
+    format: Format  # name of the format
+    priority: int  # providers of lower numbers are asked first
+    suffixes: tuple[str, ...]  # endings of the path; empty for all paths
+    title: str  # the file in a sentence: "a JSONL file"
 
 
+# All formats, in the order in which they are tried.
 PROVIDERS: Final = (
     Provider("metadataset", 0, (".yaml", ".yml"), "a metadataset"),
     Provider("jsonl", 100, (".jsonl",), "a JSONL file"),
@@ -163,20 +138,17 @@ PROVIDERS: Final = (
     Provider("parquet", 100, (".parquet",), "a Parquet file"),
     Provider("folder", 200, (), "a folder"),
 )
-"""All formats, in the order in which they are tried."""
 
 _FOLDER = PROVIDERS[-1]
-ENDINGS = tuple(ending for one in PROVIDERS for ending in one.suffixes)
-"""Endings of all formats that are files."""
+ENDINGS = tuple(ending for one in PROVIDERS for ending in one.suffixes)  # endings of all formats that are files
 
+# Formats of single files whose samples are numbered and have no names.
 RECORD_FORMATS: Final = frozenset({"jsonl", "binidx", "parquet"})
-"""Formats of single files whose samples are numbered and have no names."""
 
+# Endings of the shards of prepared folders. All shards of a folder have the same one.
 SHARD_SUFFIXES: Final = (".tar", ".jsonl", ".parquet")
-"""Endings of the shards of prepared folders. All shards of a folder have the same one."""
 
-FILESYSTEM = "filesystem://"
-"""Protocol of auxiliary stores that are folders of plain files."""
+FILESYSTEM = "filesystem://"  # protocol of auxiliary stores that are folders of plain files
 
 _BIN, _IDX = ".bin", ".idx"
 

@@ -13,6 +13,7 @@ from typing import Literal
 from ...errors import ConfigError
 from .messages import nearest_names
 
+# Kinds of values; an ``image_list`` may also come as one image.
 FieldKind = Literal[
     "any",
     "audio",
@@ -28,7 +29,6 @@ FieldKind = Literal[
     "turns",
     "video",
 ]
-"""Kinds of values; an ``image_list`` may also come as one image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class FieldSpec:
 class SampleTypeSpec:
     """A sample type: the name of its class, and its fields in order. A crude type has no fields.
 
-    ``number`` is its number in prompts, which scripts use: that of megatron-energon's list, whose number 6 is a type
+    ``number`` is its number in prompts, which scripts use: as in megatron-energon's list, where number 6 is a type
     without fields; later types take the next one. ``shared`` is False for types that megatron-energon does not have.
     """
 
@@ -71,12 +71,10 @@ class SampleTypeSpec:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Names of the required fields."""
         return tuple(field.name for field in self.fields if field.required)
 
     @property
     def optional(self) -> frozenset[str]:
-        """Names of the optional fields."""
         return frozenset(field.name for field in self.fields if not field.required)
 
     def field(self, name: str) -> FieldSpec:
@@ -100,8 +98,8 @@ def _type(name: str, number: int, *, shared: bool = True, **kinds: FieldKind) ->
     return SampleTypeSpec(name=f"{name}Sample", number=number, fields=fields, shared=shared)
 
 
+# Crude samples: dicts of parts, which a cooker turns into samples.
 CRUDE = SampleTypeSpec(name="CrudeSample", number=11, fields=(), crude=True)
-"""Crude samples: dicts of parts, which a cooker turns into samples."""
 
 _TYPES = (
     _type("Captioning", 0, image="image", caption="text"),
@@ -152,14 +150,14 @@ _TYPES = (
     ),
 )
 
+# All sample types by the names of their classes, in alphabetical order.
 SAMPLE_TYPES: Mapping[str, SampleTypeSpec] = MappingProxyType({spec.name: spec for spec in _TYPES})
-"""All sample types by the names of their classes, in alphabetical order."""
 
 
+# All sample types by their numbers in prompts.
 SAMPLE_TYPE_OF_NUMBER: Mapping[int, SampleTypeSpec] = MappingProxyType(
     {spec.number: spec for spec in sorted(_TYPES, key=lambda spec: spec.number)}
 )
-"""All sample types by their numbers in prompts."""
 
 
 def _names_of(spec: SampleTypeSpec) -> tuple[str, ...]:
@@ -171,12 +169,6 @@ _BY_LOWER_NAME = {name.lower(): spec for spec in _TYPES for name in _names_of(sp
 
 def sample_type_of_name(name: str) -> SampleTypeSpec:
     """Find a sample type by its class (``CaptioningSample``), dataset class (``CaptioningWebdataset``) or short name.
-
-    Args:
-        name: One of the three names, in any case.
-
-    Raises:
-        ConfigError: No sample type has this name; the message has the most similar names.
 
     >>> sample_type_of_name("CaptioningWebdataset").name
     'CaptioningSample'

@@ -21,8 +21,8 @@ from .yaml_document import error_of_yaml, parse_yaml
 
 _KEYS = ("split_parts", "exclude", "sample_ranges", "sample_filters")
 
+# Keys that may be repeated: files with an empty ``exclude`` and a later one are in use with megatron-energon.
 _LAST_WINS = ("exclude",)
-"""Keys that may be repeated: files with an empty ``exclude`` and a later one are in use with megatron-energon."""
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_./{}-]*")
 _ASCII = re.compile(r"[ -~]*")
@@ -38,8 +38,8 @@ class SplitConfig:
             the file, a sample may also be a bare ``key``; :attr:`.Documents.split` has its shards.
         sample_ranges: Part → the range of each of its shards that belongs to it. A part that is missing has whole
             shards. megatron-energon refuses files with this key.
-        sample_filters: Part → the named filter of the dataset that keeps its samples, of those of its shards. A part
-            that is missing has all of them. megatron-energon refuses files with this key, too.
+        sample_filters: Part → the filter of the dataset that keeps its samples in its shards. A part that is missing
+            has all samples. megatron-energon refuses files with this key, too.
     """
 
     split_parts: dict[str, tuple[str, ...]]
@@ -179,8 +179,6 @@ def _parse_json(text: str, file: str) -> Any:
 
 
 class _Reader:
-    """Reads the document's values and collects all faults."""
-
     def __init__(self) -> None:
         self.faults: list[Fault] = []
         self._names_left = MAX_NAMES

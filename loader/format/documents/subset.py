@@ -37,8 +37,7 @@ class SampleRange:
         return f"[{self.start}, {'end' if self.stop is None else self.stop}]"
 
 
-SubsetRange = ShareRange | SampleRange
-"""One ``subset``, as a document writes it."""
+SubsetRange = ShareRange | SampleRange  # one ``subset``, as a document writes it
 
 
 _PERCENTAGE = re.compile(r"\s*(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*%\s*")

@@ -27,11 +27,11 @@ _OF_PICTURES = ("width", "height", "aspect", "mode", "format", "frames", "orient
 _OF_VIDEO = ("duration", "width", "height", "fps", "num_frames", "basis")
 _OF_SOUND = ("duration", "audio_channels", "audio_sample_rate", "audio_num_samples", "audio_basis")
 _OF_CONTENT = ("chars", "words", "tokens", "length", "null")
+# What is measured of parts and of values inside them.
 TRAITS = frozenset((*_OF_PICTURES, *_OF_VIDEO, *_OF_SOUND, *_OF_CONTENT, "bytes"))
-"""What is measured of parts and of values inside them."""
 
+# Names of values that the index has of every sample: the size of all parts, and the name of the shard.
 INDEX_COLUMNS = ("bytes", "shard")
-"""Names of values that the index has of every sample: the size of all parts, and the name of the shard."""
 
 _RESERVED = frozenset((*INDEX_COLUMNS, "key", "part"))
 _INTEGER = re.compile(r"-?[0-9]+")
@@ -141,8 +141,6 @@ def read_value_name(text: str, position: int, *, has_traits: bool = True) -> tup
     """Parse a name inside a text; return it and the position after it.
 
     Args:
-        text: The text.
-        position: Where the name begins.
         has_traits: Measured values have names, too; otherwise ``seg.width`` is a part.
 
     Raises:
@@ -221,8 +219,6 @@ def values_meant(text: str, parts: Collection[str], *, are_records: bool = False
     name of a trait or key alone: ``width``, ``label``.
 
     Args:
-        text: The name.
-        parts: Names of the dataset's parts.
         are_records: The parts are the columns of rows, whose values may be of any type.
 
     Raises:

@@ -81,16 +81,10 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
     """Parse a YAML (or JSON) document into dicts, lists and scalars.
 
     Args:
-        text: Document to parse.
-        file: Name of the document, for messages.
         last_wins: Keys that may be repeated; the last value is used, with a warning.
 
     Returns:
         The value; None for an empty document.
-
-    Raises:
-        ConfigError: The text is not valid YAML, or is refused as described above; with line and column. More values
-            than a 256th of :func:`~loader.storage.max_document_bytes` are too many.
 
     Warns:
         UserWarning: A key of ``last_wins`` is repeated.
@@ -166,6 +160,7 @@ def _check_shape(text: str, file: str) -> None:
             hint = f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={max_document_bytes() * 4}"
             fault = Fault(place="", message=f"this document has more than {most:,} values")
             raise ConfigError(file=file, faults=[fault], hint=hint)
+        # A collection counts when it ends; until then its values are added up.
         if isinstance(event, yaml.CollectionStartEvent):
             open_nodes.append(event.anchor)
             sizes.append(1)
@@ -183,6 +178,7 @@ def _check_shape(text: str, file: str) -> None:
             anchor, size = event.anchor, 1 + len(event.value) // _LETTERS_PER_VALUE
         else:
             continue
+        # Add the size of the value to the collection around it.
         if anchor is not None:
             size_of_anchor[anchor] = size
         sizes[-1] += size

@@ -17,7 +17,7 @@ from ..documents.messages import did_you_mean
 from ..documents.next_command import command_for_folder
 from ..documents.providers import data_path, given_ref, is_record_file
 from ..nv_meta import is_filter_name
-from ..records.record_file import open_record_path
+from ..records.opening import open_record_path
 from .files import FilterFiles
 
 _NUMBERS_AT_ONCE = 1 << 20
@@ -109,11 +109,7 @@ def _open(
 
 
 def _as_numbers(indexes: Iterable[int] | npt.NDArray[Any], files: FilterFiles) -> IntArray:
-    """Return ascending numbers; they are copied only if they are not.
-
-    Raises:
-        ConfigError: They are not distinct integers.
-    """
+    """Return ascending numbers; they are copied only if they are not."""
     found = indexes if isinstance(indexes, np.ndarray) else np.array(list(indexes))
     if not len(found):
         return np.empty(0, np.int64)

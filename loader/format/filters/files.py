@@ -20,8 +20,7 @@ from ...errors import FormatError
 from ...storage import RemoteStorage, Storage, read_document
 from ..nv_meta import FOLDER, INFO_JSON, is_filter_name
 
-NUMBER = np.dtype("<u8")
-"""Type of a sample's number in an ``.idx`` file."""
+NUMBER = np.dtype("<u8")  # type of a sample's number in an ``.idx`` file
 
 _FORMAT_VERSION = 1
 _IN_FOLDER = re.compile(rf"{re.escape(FOLDER)}/filter_(.+)\.json")
@@ -37,26 +36,18 @@ def filter_names(storage: Storage) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class FilterFiles:
-    """The files of one filter.
+    """The files of one filter."""
 
-    Attributes:
-        storage: The dataset, or the folder of the single file.
-        name: Name of the filter.
-        prefix: Names of both files without their extensions.
-    """
-
-    storage: Storage
-    name: str
-    prefix: str
+    storage: Storage  # the dataset, or the folder of the single file
+    name: str  # name of the filter
+    prefix: str  # names of both files without their extensions
 
     @classmethod
     def of_dataset(cls, storage: Storage, name: str) -> FilterFiles:
-        """Return the files of a prepared dataset's filter."""
         return cls(storage, name, f"{FOLDER}/filter_{name}")
 
     @classmethod
     def of_file(cls, storage: Storage, file: str, name: str) -> FilterFiles:
-        """Return the files of a single file's filter."""
         return cls(storage, name, f"{file}.{name}")
 
     @property
@@ -65,7 +56,6 @@ class FilterFiles:
         return self.storage.path(f"{self.prefix}.idx")
 
     def exist(self) -> bool:
-        """Return True if the filter has been built."""
         return self.storage.exists(f"{self.prefix}.json")
 
     def write(self, counts: Mapping[str, int], numbers: Iterator[npt.NDArray[Any]]) -> None:
@@ -74,9 +64,6 @@ class FilterFiles:
         Args:
             counts: Kept samples of each shard, in the order of the shards.
             numbers: The kept samples, in pieces.
-
-        Raises:
-            StorageError: A file cannot be written.
         """
         with self.storage.create(f"{self.prefix}.idx") as file:
             for some in numbers:
@@ -86,11 +73,7 @@ class FilterFiles:
             file.write(json.dumps(record, indent=2).encode("ascii"))
 
     def read_counts(self) -> dict[str, int]:
-        """Read the number of kept samples of each shard.
-
-        Raises:
-            FormatError: The file has something else, or another version.
-        """
+        """Read the number of kept samples of each shard."""
         file = f"{self.prefix}.json"
         try:
             record = json.loads(read_document(self.storage, file))
@@ -107,7 +90,6 @@ class FilterFiles:
         return counts
 
     def damaged(self, found: str, extension: str = ".idx") -> FormatError:
-        """Return the error for a file with wrong contents."""
         return FormatError(
             f"the filter {self.name!r} is damaged or stale: {found}",
             shard=self.storage.path(f"{self.prefix}{extension}"),

@@ -7,7 +7,7 @@
 ``layout.py``         ``layout.json``: shards, part names, counts
 ``npy_column.py``     files of columns
 ``publish.py``        scans of an interrupted prepare, and the commit of a finished one
-``current.py``        the index in use, and its rows for the next one
+``current.py``        the index in use, also while the next one is built
 ``dataset_index.py``  the memory-mapped index of a dataset: sample → key and byte ranges
 ``locations.py``      the byte ranges of many samples at once
 ``sample_bytes.py``   the bytes of one sample

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ...errors import EnergonError, FormatError
 from ...storage import ByteRange, FileInfo, Storage
 from ..documents.dataset_files import read_shard_info
-from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_UUID, INFO_JSON, contradictory
+from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_UUID, INFO_JSON
 from ..tar.idx import read_tar_idx
-from ..tar.names import encode_name
 from .dataset_index import DatasetIndex
 from .layout import ShardEntry
 from .shard_index import ShardIndex
 
 _UUID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
-_ROWS_AT_ONCE = 1 << 20
 
 
 def read_uuid(storage: Storage) -> str | None:
@@ -55,7 +49,6 @@ def prefetch_documents(storage: Storage, names: Sequence[str]) -> None:
     """Announce the documents of a listed dataset that are read first, so that remote documents arrive together.
 
     Args:
-        storage: The dataset.
         names: Names of further documents in ``.nv-meta``.
     """
     if not storage.checks_versions:
@@ -71,7 +64,6 @@ def current_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetInde
     index still exists then, and is the one that fits ``.info.json``.
 
     Args:
-        storage: Store of the dataset.
         shard_counts: Shards and sample counts of ``.info.json``.
 
     Returns:
@@ -99,16 +91,11 @@ def current_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetInde
 
 
 def _fits(index: DatasetIndex, shard_counts: dict[str, int]) -> bool:
-    """Return True if an index has the shards of an ``.info.json``, in its order."""
     return [(shard.name, shard.samples) for shard in index.shards] == list(shard_counts.items())
 
 
 class PreviousIndex:
-    """The current index while a new one is built.
-
-    Args:
-        storage: Store of the dataset.
-    """
+    """The current index while a new one is built."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
@@ -120,7 +107,6 @@ class PreviousIndex:
                 self.index.check()
         except EnergonError:
             self.index = None  # damaged: it is not used, and the new one replaces it
-        self.rows = KeptRows(storage, self.index) if self.index else None
         shards = self.index.shards if self.index else ()
         self._entries = {shard.name: shard for shard in shards}
         self._numbers = {shard.name: number for number, shard in enumerate(shards)}
@@ -128,9 +114,7 @@ class PreviousIndex:
     def entry(self, shard: FileInfo) -> ShardEntry | None:
         """Return the entry of a shard; None if its size or time of change is another now."""
         entry = self._entries.get(shard.name)
-        if entry and (entry.size_bytes, entry.mtime_ns, entry.etag) == (shard.size_bytes, shard.mtime_ns, shard.etag):
-            return entry
-        return None
+        return entry if entry and entry.is_version(shard) else None
 
     def number(self, name: str) -> int | None:
         """Return the number of a shard (``tar_file_id``); None for a new shard."""
@@ -148,13 +132,7 @@ class PreviousIndex:
 
 
 def shard_index_with_offsets(storage: Storage, index: DatasetIndex, entry: ShardEntry) -> ShardIndex:
-    """Return the index of a shard from its dataset's index; without sample offsets if nothing valid has them.
-
-    Args:
-        storage: Store of the dataset.
-        index: An index of it.
-        entry: A shard of the index.
-    """
+    """Return the index of a shard from its dataset's index; without sample offsets if nothing valid has them."""
     found = index.shard_index(entry)
     if len(found.sample_offsets):
         return found
@@ -165,114 +143,3 @@ def shard_index_with_offsets(storage: Storage, index: DatasetIndex, entry: Shard
     first = found.first_part_offsets()
     fits = ((offsets[:-1] < first) & (first <= offsets[1:])).all() and offsets[-1] == entry.end_offset
     return replace(found, sample_offsets=offsets) if fits else found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardRows:
-    """The rows of an index for one shard of n samples and p parts."""
-
-    part_ends: npt.NDArray[np.integer[Any]]  # (n,) counted from zero
-    key_ends: npt.NDArray[np.integer[Any]]  # (n,) counted from zero
-    key_bytes: npt.NDArray[np.uint8]
-    part_names: tuple[str, ...]  # of the shard, in the order of a scan
-    part_name: npt.NDArray[np.uint32]  # (p,) index in part_names
-    part_block: npt.NDArray[np.integer[Any]]  # (p,) offset of the contents in blocks of 512 bytes
-    part_size: npt.NDArray[np.integer[Any]]  # (p,) bytes
-
-
-class KeptRows:
-    """The rows of the current index that are valid in the next one, too.
-
-    They are copied unchanged: no key is hashed again, and nothing is sorted.
-
-    Args:
-        storage: Store of the dataset.
-        index: The current index.
-    """
-
-    def __init__(self, storage: Storage, index: DatasetIndex) -> None:
-        self._index = index
-        self._path = storage.path(f"{INDEX_FOLDER}/{index.uuid}")
-
-    def of_shard(self, entry: ShardEntry) -> ShardRows:
-        """Return the rows of a shard.
-
-        Raises:
-            FormatError: The columns contradict each other.
-        """
-        index, names = self._index, self._index.part_names
-        samples = slice(entry.first_sample, entry.first_sample + entry.samples)
-        part_ends, parts = self._counted_from_zero(index.part_ends, samples)
-        key_ends, key_bytes = self._counted_from_zero(index.key_ends, samples)
-        part_name = index.part_name[parts]
-        counts = np.bincount(part_name, minlength=len(names))
-        if len(counts) > len(names) or len(part_name) < parts.stop - parts.start:
-            raise contradictory("parts of no known name, or no parts", self._path)
-        used = sorted(np.flatnonzero(counts).tolist(), key=lambda number: encode_name(names[number]))
-        renumber = np.zeros(len(names), np.uint32)
-        renumber[used] = np.arange(len(used), dtype=np.uint32)
-        return ShardRows(
-            part_ends=part_ends,
-            key_ends=key_ends,
-            key_bytes=index.key_bytes[key_bytes],
-            part_names=tuple(names[number] for number in used),
-            part_name=renumber[part_name],
-            part_block=index.part_offset[parts],
-            part_size=index.part_size[parts],
-        )
-
-    def of_key_table(
-        self, first_samples: Mapping[str, int]
-    ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
-        """Yield the rows of the key table for some shards, sorted by hash, in chunks.
-
-        Args:
-            first_samples: For each of these shards, the number of its first sample in the new index.
-
-        Yields:
-            Pieces of hashes and their samples, numbered as in the new index.
-
-        Raises:
-            FormatError: The key table is not sorted, or does not have every sample once.
-        """
-        index = self._index
-        starts, shifts = self._ranges(first_samples)
-        seen = np.zeros(len(index), np.bool_)
-        last = np.uint64(0)
-        for start in range(0, len(index), _ROWS_AT_ONCE):
-            hashes = index.key_hash[start : start + _ROWS_AT_ONCE]
-            samples = index.key_sample[start : start + _ROWS_AT_ONCE].astype(np.int64)
-            if hashes[0] < last or (hashes[1:] < hashes[:-1]).any():
-                raise contradictory("the hashes of keys do not ascend", self._path)
-            if samples.min() < 0 or samples.max() >= len(index):
-                raise contradictory("a key of a missing sample", self._path)
-            last = hashes[-1]
-            seen[samples] = True
-            moved = samples + shifts[np.searchsorted(starts, samples, "right") - 1]
-            kept = moved >= 0
-            yield hashes[kept], moved[kept].astype(np.uint64)
-        if not seen.all():
-            raise contradictory("the table of keys does not have every sample once", self._path)
-
-    def _ranges(self, first_samples: Mapping[str, int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Split all samples into ranges that move by one shift: there are few such ranges, and many shards.
-
-        Returns:
-            The first sample of each range, and the shift of its samples' numbers. The shift of a range that is not
-            kept leads below zero.
-        """
-        dropped = -len(self._index) - 1
-        shards = [shard for shard in self._index.shards if shard.samples]
-        starts = np.array([shard.first_sample for shard in shards], np.int64)
-        targets = [first_samples.get(shard.name, shard.first_sample + dropped) for shard in shards]
-        shifts = np.array(targets, np.int64) - starts
-        opens = np.diff(shifts, prepend=2 * dropped) != 0
-        return starts[opens], shifts[opens]
-
-    def _counted_from_zero(self, ends: npt.NDArray[np.uint64], samples: slice) -> tuple[npt.NDArray[np.uint64], slice]:
-        """Return rows of an end column, counted from the start of the first of them, and the slice that they span."""
-        start = int(ends[samples.start - 1]) if samples.start else 0
-        rows = ends[samples]
-        if len(rows) and (int(rows[0]) < start or (rows[1:] < rows[:-1]).any()):
-            raise contradictory("a column of ends does not ascend", self._path)
-        return rows - np.uint64(start), slice(start, int(rows[-1]) if len(rows) else start)

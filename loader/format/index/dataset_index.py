@@ -22,7 +22,7 @@ from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
 from .layout import COLUMNS, PART_SETS_FILE, ROW_COLUMNS, SampleIndex, ShardEntry, decode_layout, read_part_sets
 from .npy_column import column_bytes, map_column
-from .shard_index import ShardIndex
+from .shard_index import ShardIndex, ShardRows
 
 _PART_COLUMNS = frozenset({"part_name", "part_offset", "part_size"})  # those with a row for each part
 
@@ -35,27 +35,11 @@ class PartLocation(NamedTuple):
     size_bytes: int
 
 
-class _Rows(NamedTuple):
-    """The columns for reading the parts of single samples: indexing a memoryview takes a tenth of an array's time."""
-
-    part_ends: memoryview
-    part_name: memoryview
-    part_offset: memoryview
-    part_size: memoryview
-
-
-class _KeyTable(NamedTuple):
-    """The columns that find keys, opened at their first use."""
-
-    key_hash: memoryview
-    key_sample: memoryview
-
-
 class DatasetIndex(SampleIndex):
     """The index of a dataset of tar shards.
 
     Opening reads only ``layout.json``, and columns are mapped when they are first used: a run may open thousands of
-    indexes, of which each process uses few at first.
+    indexes, and each process uses few of them at first.
 
     Args:
         storage: Store of the dataset.
@@ -106,11 +90,6 @@ class DatasetIndex(SampleIndex):
                 return
 
     def _map(self, name: str, rows: int) -> npt.NDArray[Any]:
-        """Map a column.
-
-        Raises:
-            FormatError: It is missing, cut, or has another number of rows.
-        """
         if name in ROW_COLUMNS:
             _ = self._prefetched
         column = map_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
@@ -166,17 +145,19 @@ class DatasetIndex(SampleIndex):
         """The sample of each hash, shape (n,)."""
         return self._map("key_sample", self.layout.samples)
 
+    # Indexing a memoryview takes a tenth of the time of an array.
+
     @cached_property
-    def _rows(self) -> _Rows:
-        return _Rows(*(memoryview(cast("Any", getattr(self, name))) for name in _Rows._fields))
+    def _rows(self) -> tuple[memoryview, memoryview, memoryview, memoryview]:
+        return _view(self.part_ends), _view(self.part_name), _view(self.part_offset), _view(self.part_size)
 
     @cached_property
     def _keys(self) -> tuple[memoryview, memoryview]:
-        return memoryview(cast("Any", self.key_ends)), memoryview(cast("Any", self.key_bytes))
+        return _view(self.key_ends), _view(self.key_bytes)
 
     @cached_property
-    def _key_table(self) -> _KeyTable:
-        return _KeyTable(memoryview(cast("Any", self.key_hash)), memoryview(cast("Any", self.key_sample)))
+    def _key_table(self) -> tuple[memoryview, memoryview]:
+        return _view(self.key_hash), _view(self.key_sample)
 
     def _check_length(self, name: str, found: int, expected: int) -> None:
         if found != expected:
@@ -227,16 +208,15 @@ class DatasetIndex(SampleIndex):
         number = self._number_of_part.get(name)
         if number is None:
             return None
-        rows = self._rows
-        names = rows.part_name
-        row, first = rows.part_ends[sample] - 1, rows.part_ends[sample - 1] if sample else 0
+        ends, names, offsets, sizes = self._rows
+        row, first = ends[sample] - 1, ends[sample - 1] if sample else 0
         if row >= len(names):
             raise contradictory(f"the parts of sample {sample} have no rows", self.path)
         while row >= first and names[row] != number:
             row -= 1  # from the end: of two parts of one name the last one is used, as if the shard were unpacked
         if row < first:
             return None
-        offset, size, shard = rows.part_offset[row] * BLOCK, rows.part_size[row], self.shard_of(sample)
+        offset, size, shard = offsets[row] * BLOCK, sizes[row], self.shard_of(sample)
         if offset == 0 or offset + size > shard.size_bytes:
             raise contradictory(f"sample {sample} has a part outside of its shard", self.path)
         return shard, PartLocation(name, offset, size)
@@ -290,6 +270,7 @@ class DatasetIndex(SampleIndex):
             start = bisect_left(hashes, wanted)
             if start == rows:
                 return []
+        # Find all rows of the hash, and those of the range.
         if hashes[start] != wanted:
             return []
         stop = start + 1
@@ -328,9 +309,8 @@ class DatasetIndex(SampleIndex):
     def _count_part_sets(self) -> PartSets:
         counter = PartSetCounter()
         for shard in self.shards:
-            samples = slice(shard.first_sample, shard.first_sample + shard.samples)
-            part_ends, first = _from_zero(self.part_ends, samples)
-            counter.add(part_ends, self.part_name[first : first + (int(part_ends[-1]) if len(part_ends) else 0)])
+            part_ends, parts = self._from_zero(self.part_ends, shard)
+            counter.add(part_ends, self.part_name[parts])
         return counter.finish(self.part_names, self.full_key)
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
@@ -368,24 +348,16 @@ class DatasetIndex(SampleIndex):
             raise contradictory(error, self.path) from error
 
     def _shard_index(self, shard: ShardEntry) -> ShardIndex:
-        samples = slice(shard.first_sample, shard.first_sample + shard.samples)
-        part_ends, first_part = _from_zero(self.part_ends, samples)
-        key_ends, first_byte = _from_zero(self.key_ends, samples)
-        rows = slice(first_part, first_part + (int(part_ends[-1]) if len(part_ends) else 0))
-        key_bytes = np.array(self.key_bytes[first_byte : first_byte + (int(key_ends[-1]) if len(key_ends) else 0)])
+        rows = self.rows_of(shard)
+        key_ends, key_bytes = rows.key_ends.astype(np.int64), np.array(rows.key_bytes)
         key_hash = hash_ragged(key_bytes, key_ends)
         key_order = np.argsort(key_hash)
-        used, part_name = np.unique(self.part_name[rows], return_inverse=True)
-        names = [self.part_names[name] for name in used.tolist()]
-        order = sorted(range(len(names)), key=lambda number: encode_name(names[number]))
-        renumber = np.empty(len(names), dtype=np.uint32)
-        renumber[order] = np.arange(len(names), dtype=np.uint32)
         index = ShardIndex(
-            part_names=tuple(names[number] for number in order),
-            part_name=renumber[part_name],
-            part_offset=self.part_offset[rows].astype(np.int64) * BLOCK,
-            part_size=self.part_size[rows].astype(np.int64),
-            part_ends=part_ends,
+            part_names=rows.part_names,
+            part_name=rows.part_name,
+            part_offset=rows.part_block.astype(np.int64) * BLOCK,
+            part_size=rows.part_size.astype(np.int64),
+            part_ends=rows.part_ends.astype(np.int64),
             key_bytes=key_bytes,
             key_ends=key_ends,
             key_hash=key_hash[key_order],
@@ -402,11 +374,41 @@ class DatasetIndex(SampleIndex):
             return index
         return replace(index, sample_offsets=np.append(index.first_part_offsets() - BLOCK, shard.end_offset))
 
+    def rows_of(self, shard: ShardEntry) -> ShardRows:
+        """Return the rows of a shard, counted from its start.
 
-def _from_zero(ends: npt.NDArray[np.uint64], rows: slice) -> tuple[npt.NDArray[np.int64], int]:
-    """Return rows of an end column, counted from the start of the first of them, and that start."""
-    start = int(ends[rows.start - 1]) if rows.start else 0
-    counted = ends[rows].astype(np.int64) - start
-    if (np.diff(counted, prepend=0) < 0).any():
-        raise ValueError("a column of ends does not ascend")
-    return counted, start
+        Raises:
+            FormatError: The columns contradict each other.
+        """
+        names = self.part_names
+        part_ends, parts = self._from_zero(self.part_ends, shard)
+        key_ends, keys = self._from_zero(self.key_ends, shard)
+        part_name = self.part_name[parts]
+        if len(part_name) < parts.stop - parts.start or (len(part_name) and part_name.max() >= len(names)):
+            raise contradictory("parts of no known name, or no parts", self.path)
+        # Number the part names as a scan does: those of the shard, by their bytes.
+        counts = np.bincount(part_name, minlength=len(names))
+        used = sorted(np.flatnonzero(counts).tolist(), key=lambda number: encode_name(names[number]))
+        renumber = np.zeros(len(names), np.uint32)
+        renumber[used] = np.arange(len(used), dtype=np.uint32)
+        return ShardRows(
+            part_ends=part_ends,
+            key_ends=key_ends,
+            key_bytes=self.key_bytes[keys],
+            part_names=tuple(names[number] for number in used),
+            part_name=renumber[part_name],
+            part_block=self.part_offset[parts],
+            part_size=self.part_size[parts],
+        )
+
+    def _from_zero(self, ends: npt.NDArray[np.uint64], shard: ShardEntry) -> tuple[npt.NDArray[np.uint64], slice]:
+        """Return the rows of an end column for a shard, counted from its first row, and the slice that they span."""
+        first = shard.first_sample
+        start, rows = int(ends[first - 1]) if first else 0, ends[first : first + shard.samples]
+        if len(rows) and (int(rows[0]) < start or (rows[1:] < rows[:-1]).any()):
+            raise contradictory("a column of ends does not ascend", self.path)
+        return rows - np.uint64(start), slice(start, int(rows[-1]) if len(rows) else start)
+
+
+def _view(column: npt.NDArray[Any]) -> memoryview:
+    return memoryview(cast("Any", column))

@@ -20,10 +20,6 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
     A copy of a file has another time of change, so another time alone is no fault: the first and the last header are
     then compared with the index. The first such shard of a dataset is logged as a warning, the others at debug level,
     because a copied dataset may have 50,000 of them.
-
-    Raises:
-        FormatError: The size has changed, or a header is not where the index has it.
-        StorageError: The shard is missing or cannot be read.
     """
     path = storage.path(shard.name)
     now = storage.current(shard.info)
@@ -43,8 +39,7 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
     return file
 
 
-_touched: dict[str, set[str]] = {}
-"""The touched shards that this process has opened, by index; global, like the log."""
+_touched: dict[str, set[str]] = {}  # the touched shards that this process has opened, by index; global, like the log
 
 
 def _report_touched(index: DatasetIndex, name: str, path: str) -> None:

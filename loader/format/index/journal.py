@@ -12,7 +12,6 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import NamedTuple
 
 from ...errors import FormatError, StorageError
@@ -38,15 +37,10 @@ class ScanPlace(NamedTuple):
 
 
 class ScanFolders(NamedTuple):
-    """The folders of the scans of a prepare in parts; a part has its own, so that it need not read those of others.
+    """The folders of the scans of a prepare in parts; each part reads and writes only its own folder."""
 
-    Attributes:
-        division: Name of the folder of all parts of one division of the shards.
-        own: Name of the folder of a part in it.
-    """
-
-    division: str
-    own: str
+    division: str  # name of the folder of all parts of one division of the shards
+    own: str  # name of the folder of a part in it
 
     @property
     def folder(self) -> str:
@@ -62,7 +56,6 @@ class Journal:
     """The scans of shards on disk.
 
     Args:
-        storage: The dataset.
         part: Skip the scans of the other parts; None reads all.
     """
 
@@ -72,8 +65,7 @@ class Journal:
         self._file: tuple[str, ReadableFile] | None = None  # the file that was read last
         for file in _scan_files(storage, part) if storage.exists(_FOLDER) else ():
             self._read_places(file)
-        self.is_new = not self._places
-        """True if no earlier prepare has stored scans."""
+        self.is_new = not self._places  # True if no earlier prepare has stored scans
 
     def __getstate__(self) -> tuple[Storage, dict[bytes, ScanPlace]]:
         return self._storage, self._places
@@ -128,7 +120,6 @@ class Journal:
         return self._file[1].read_at(place.start, place.stop - place.start)
 
     def close(self) -> None:
-        """Close the file that was read last."""
         if self._file is not None:
             self._file[1].close()
             self._file = None
@@ -148,9 +139,7 @@ def save_scans(
     A power cut may damage the file; :meth:`Journal.load` then ignores the damaged scans.
 
     Args:
-        storage: The dataset.
         scans: Pairs (shard, its index); not empty.
-        part: The part of the prepare.
 
     Returns:
         The place of each scan, for :meth:`Journal.add`.
@@ -180,17 +169,15 @@ def download_scans(storage: Storage, work: Storage, part: ScanFolders | None = N
     """Download the scans of an interrupted prepare to a folder of this machine, a request a file.
 
     Args:
-        storage: The dataset.
-        work: The folder.
         part: Skip the scans of the other parts; None downloads all.
     """
+
+    def download(file: FileInfo) -> None:
+        work.write_new(file.name, storage.read(file.name))
+
     with ThreadPoolExecutor(_DOWNLOADS_AT_ONCE) as threads:
-        for _ in threads.map(partial(_download, storage, work), _scan_files(storage, part)):
+        for _ in threads.map(download, _scan_files(storage, part)):
             pass
-
-
-def _download(storage: Storage, work: Storage, file: FileInfo) -> None:
-    work.write_new(file.name, storage.read(file.name))
 
 
 def download_scan(storage: Storage, work: Storage, place: ScanPlace) -> None:

@@ -7,14 +7,14 @@ Flood 2014). The hash is not cryptographic: chosen keys may collide, so a look-u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from struct import iter_unpack
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from .npy_column import ColumnReader
 
 _GOLDEN_ONE = 0x9E3779B97F4A7C15
 _GOLDEN = np.uint64(_GOLDEN_ONE)
@@ -80,41 +80,19 @@ def hash_key(key: bytes) -> int:
 _ROWS_AT_ONCE = 1 << 20
 
 
-class Column(Protocol):
-    """An array in memory or in a file, read in slices."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: slice, /) -> npt.NDArray[np.uint64]: ...
-
-
-@dataclass(slots=True)
-class KeyRuns:
-    """Sorted runs of hashes, concatenated."""
-
-    hashes: Column  # (n,)
-    samples: Column  # (n,)
-    ends: Sequence[int] = field(default_factory=list)
-
-
-class Appendable(Protocol):
-    """A column that arrays can be appended to."""
-
-    def append(self, values: npt.NDArray[np.generic], /) -> None: ...
+Append = Callable[[npt.NDArray[np.generic]], object]  # append values to a column
 
 
 class RunWriter:
     """Collects the hashes of shards in few long runs, because a merge reads a piece of every run for every range.
 
     Args:
-        hashes: Column for the hashes of the runs.
-        samples: Column for the samples of the hashes.
         rows_at_once: Smallest number of rows of a run, except for the last one.
     """
 
-    def __init__(self, hashes: Appendable, samples: Appendable, *, rows_at_once: int = _ROWS_AT_ONCE) -> None:
+    def __init__(self, hashes: Append, samples: Append, *, rows_at_once: int = _ROWS_AT_ONCE) -> None:
         self.ends: list[int] = []
-        self._columns = (hashes, samples)
+        self._append = hashes, samples
         self._rows_at_once = rows_at_once
         self._pieces: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]] = []
         self._rows = 0  # number of rows of the pieces
@@ -131,8 +109,8 @@ class RunWriter:
         self.finish_run()
         end = self.ends[-1] if self.ends else 0
         for hashes, samples in pieces:
-            for column, values in zip(self._columns, (hashes, samples), strict=True):
-                column.append(values)
+            for append, values in zip(self._append, (hashes, samples), strict=True):
+                append(values)
             end += len(hashes)
         self.ends.append(end)
 
@@ -141,32 +119,44 @@ class RunWriter:
         if self._rows:
             hashes, samples = (np.concatenate(pieces) for pieces in zip(*self._pieces, strict=True))
             order = np.argsort(hashes, kind="stable")
-            for column, values in zip(self._columns, (hashes, samples), strict=True):
-                column.append(values[order])
+            for append, values in zip(self._append, (hashes, samples), strict=True):
+                append(values[order])
             self.ends.append((self.ends[-1] if self.ends else 0) + self._rows)
         self._pieces, self._rows = [], 0
 
 
 def merge_runs(
-    runs: KeyRuns, *, rows_at_once: int = _ROWS_AT_ONCE
+    hashes: npt.NDArray[np.uint64] | ColumnReader,
+    samples: npt.NDArray[np.uint64] | ColumnReader,
+    ends: Sequence[int],
+    *,
+    rows_at_once: int = _ROWS_AT_ONCE,
 ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
     """Yield the hashes of all runs in ascending order, with their samples, in pieces.
 
     Equal hashes are in one piece, and their samples ascend.
+
+    Args:
+        hashes: Sorted runs of hashes, concatenated.
+        samples: The sample of each hash.
+        ends: End of each run.
+        rows_at_once: Number of rows of a piece, about.
     """
-    pieces = max(1, -(-len(runs.hashes) // rows_at_once))
+    # Divide the range of hashes evenly, and find the rows of each piece in each run.
+    pieces = max(1, -(-len(hashes) // rows_at_once))
     edges = np.array([(1 << 64) * piece // pieces for piece in range(1, pieces)], dtype=np.uint64)
-    starts = [0, *runs.ends][:-1]
+    starts = [0, *ends][:-1]
     cuts = []  # for each run, the starts of its pieces and the end of the last one
-    for start, end in zip(starts, runs.ends, strict=True):
-        cuts.append([start, *(start + np.searchsorted(runs.hashes[start:end], edges)).tolist(), end])
+    for start, end in zip(starts, ends, strict=True):
+        cuts.append([start, *(start + np.searchsorted(hashes[start:end], edges)).tolist(), end])
+    # Sort the pieces one by one.
     for piece in range(pieces):
-        hashes = np.concatenate([runs.hashes[cut[piece] : cut[piece + 1]] for cut in cuts] or [runs.hashes[:0]])
-        samples = np.concatenate([runs.samples[cut[piece] : cut[piece + 1]] for cut in cuts] or [runs.samples[:0]])
-        order = np.argsort(hashes, kind="stable")
-        if len(equal_neighbours(hashes[order])):
-            order = np.lexsort((samples, hashes))
-        yield hashes[order], samples[order]
+        some = np.concatenate([hashes[cut[piece] : cut[piece + 1]] for cut in cuts] or [hashes[:0]])
+        of_some = np.concatenate([samples[cut[piece] : cut[piece + 1]] for cut in cuts] or [samples[:0]])
+        order = np.argsort(some, kind="stable")
+        if len(equal_neighbours(some[order])):
+            order = np.lexsort((of_some, some))
+        yield some[order], of_some[order]
 
 
 def equal_neighbours(hashes: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:

@@ -24,9 +24,9 @@ from ..nv_meta import outdated
 
 LAYOUT_VERSION = 1
 
+# File next to the layout with the table of part sets, which opening a dataset does not need. Earlier versions wrote
+# none: then the columns are counted.
 PART_SETS_FILE = "part_sets.json"
-"""File next to the layout with the table of part sets, which opening a dataset does not need. Earlier versions wrote
-none: then the columns are counted."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -34,6 +34,7 @@ _MAX_WARNINGS = 10
 _MAX_PARTS_PER_SAMPLE = 50  # more are probably not intended
 _MIN_NAMES_ONCE = 20  # part names that occur once; fewer may be odd files
 
+# The columns of the index and their types.
 COLUMNS = {
     # Per sample: the ends of its rows of parts and of its key.
     "part_ends": "<u8",
@@ -47,10 +48,9 @@ COLUMNS = {
     "key_hash": "<u8",
     "key_sample": "<u8",
 }
-"""The columns of the index and their types."""
 
+# The columns that reading samples needs; the others find keys.
 ROW_COLUMNS = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
-"""The columns that reading samples needs; the others find keys."""
 
 
 class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,6 +96,10 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             is_indexed=True,
         )
 
+    def is_version(self, now: FileInfo) -> bool:
+        """Return True if a local file has the same size and time of change, or an object the same version."""
+        return (self.size_bytes, self.mtime_ns, self.etag) == (now.size_bytes, now.mtime_ns, now.etag)
+
     def has_changed(self, now: FileInfo) -> bool:
         """Return True if the file has another size, or another version in the same object store."""
         return now.size_bytes != self.size_bytes or (self.info.shares_versions(now) and now.etag != self.etag)
@@ -136,7 +140,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         prepared_by: str = "",
         prepared_at: str = "",
     ) -> Layout:
-        """Return the layout of some shards."""
         stats = tuple(part_stats)
         return cls(
             version=LAYOUT_VERSION,
@@ -155,19 +158,12 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SampleIndex(ABC):
-    """The index of a dataset. Samples are numbered from 0 over all shards, in the order of ``.info.json``.
-
-    Args:
-        uuid: Name of the index.
-        layout: The shards and part names.
-        path: Path of the index, for messages.
-    """
+    """The index of a dataset. Samples are numbered from 0 over all shards, in the order of ``.info.json``."""
 
     def __init__(self, uuid: str, layout: Layout, *, path: str) -> None:
         self.uuid = uuid
         self.layout = layout
-        self.path = path
-        """Path of the index folder, for messages."""
+        self.path = path  # path of the index folder, for messages
 
     def __len__(self) -> int:
         return self.layout.samples
@@ -201,7 +197,6 @@ class SampleIndex(ABC):
         return f"{self.shard_of(sample).name}/{self.key(sample)}"
 
     def shard_of(self, sample: int) -> ShardEntry:
-        """Return the shard of a sample."""
         samples = self.layout.samples
         if not 0 <= sample < samples:
             raise IndexError(f"expected a sample in [0, {samples}), found {sample}")
@@ -209,7 +204,6 @@ class SampleIndex(ABC):
         return self.layout.shards[bisect_right(self._shard_starts, sample) - 1]
 
     def samples_of(self, shard: ShardEntry) -> range:
-        """Return the numbers of a shard's samples."""
         return range(shard.first_sample, shard.first_sample + shard.samples)
 
     def part_stats(self) -> tuple[PartStats, ...]:
@@ -234,15 +228,10 @@ class SampleIndex(ABC):
         return self.part_sets().coverage(fields)
 
 
-def encode_layout(layout: Layout) -> bytes:
-    """Encode a layout as JSON."""
+def encode_struct(struct: Layout | PartSets) -> bytes:
+    """Encode a layout, or a table of part sets, as JSON."""
     # The standard library writes names that are not UTF-8, unlike msgspec; with an indent, it is ten times slower.
-    return json.dumps(msgspec.to_builtins(layout)).encode("ascii")
-
-
-def encode_part_sets(table: PartSets) -> bytes:
-    """Encode a table of part sets as JSON."""
-    return json.dumps(msgspec.to_builtins(table)).encode("ascii")  # names may not be UTF-8
+    return json.dumps(msgspec.to_builtins(struct)).encode("ascii")
 
 
 def read_part_sets(storage: Storage, folder: str, *, samples: int) -> PartSets | None:
@@ -258,11 +247,7 @@ def read_part_sets(storage: Storage, folder: str, *, samples: int) -> PartSets |
 
 
 def decode_layout(data: bytes, *, file: str) -> Layout:
-    """Decode a layout.
-
-    Raises:
-        FormatError: It is not a layout, or has another version.
-    """
+    """Decode a layout."""
     try:
         # Faults are reported below, by the parser that accepts all names.
         with suppress(msgspec.DecodeError, RecursionError):

@@ -36,19 +36,18 @@ def locate_together(groups: Sequence[tuple[SampleLocator, IntArray]]) -> SampleL
 
     It takes a third of the time that the locators take one by one.
 
-    Args:
-        groups: Locators, each with the numbers of its samples.
-
     Returns:
         None if some samples do not have one part, which is wanted, if their keys are of several lengths, or if the
         index has a fault: then the locators have to be called, which name it.
     """
+    # Look the samples of each dataset up.
     found: list[_Rows] = []
     for locator, samples in groups:
         rows = _rows_of(locator, samples)
         if rows is None:
             return None
         found.append(rows)
+    # Join the columns, and check all ranges at once.
     ends, first, offset, size, shard, shard_size = (
         np.concatenate([rows[column] for rows in found]) for column in range(6)
     )
@@ -97,8 +96,7 @@ def _rows_of(locator: SampleLocator, samples: IntArray) -> _Rows | None:
     return _Rows(ends, first, offset, size, shard, locator.shard_sizes[shard], keys, names)
 
 
-Column = Any
-"""Integers: a list, an array of shape (n,) or a range."""
+Column = Any  # integers: a list, an array of shape (n,) or a range
 
 _MAX_GAP = 64 * 1024  # smaller gaps between parts are read over: a second read costs more
 _MAX_GATHERED_KEY = 64  # bytes; longer keys are decoded one by one
@@ -110,28 +108,19 @@ class SampleLocations:
     """The byte ranges of the wanted parts of n samples.
 
     Keys and names are lists. Columns of integers are arrays for many samples and lists for few, without conversions.
-
-    Attributes:
-        sample: Numbers of the samples in the index.
-        key: Bare keys of the samples.
-        shard: Number of each sample's shard.
-        start: Byte offset in the shard of the first wanted part.
-        size_bytes: Bytes from there to the end of the last wanted part; -1 if the parts are too far apart for one read.
-        first_part: For each sample its first row in the lists below, and the end; a range if each sample has one part.
-        part_name: Name of each part, in the order in the shard.
-        part_start: Start of each part, relative to its sample's ``start``.
-        part_stop: End of each part, relative to its sample's ``start``.
     """
 
-    sample: Column = field(default_factory=list)
-    key: list[str] = field(default_factory=list)
-    shard: Column = field(default_factory=list)
-    start: Column = field(default_factory=list)
+    sample: Column = field(default_factory=list)  # numbers of the samples in the index
+    key: list[str] = field(default_factory=list)  # bare keys of the samples
+    shard: Column = field(default_factory=list)  # number of each sample's shard
+    start: Column = field(default_factory=list)  # byte offset in the shard of the first wanted part
+    # bytes from there to the end of the last wanted part; -1 if the parts are too far apart for one read
     size_bytes: Column = field(default_factory=list)
+    # for each sample its first row in the lists below, and the end; a range if each sample has one part
     first_part: Column = field(default_factory=lambda: [0])
-    part_name: list[str] = field(default_factory=list)
-    part_start: Column = field(default_factory=list)
-    part_stop: Column = field(default_factory=list)
+    part_name: list[str] = field(default_factory=list)  # name of each part, in the order in the shard
+    part_start: Column = field(default_factory=list)  # start of each part, relative to its sample's ``start``
+    part_stop: Column = field(default_factory=list)  # end of each part, relative to its sample's ``start``
 
     def is_one_part_each(self) -> bool:
         """Return True if each sample has one wanted part."""
@@ -149,11 +138,7 @@ class SampleLocations:
 
 
 class IndexColumns:
-    """The columns of an index as plain arrays of signed integers: memory maps take several times as long to index.
-
-    Args:
-        index: The index.
-    """
+    """The columns of an index as plain arrays of signed integers: memory maps take several times as long to index."""
 
     def __init__(self, index: DatasetIndex) -> None:
         self.part_ends, self.key_ends = (
@@ -168,12 +153,9 @@ class SampleLocator:
     """Locates samples in an index.
 
     Args:
-        index: The index.
         parts: Names of the wanted parts; None for all.
 
     Attributes:
-        shard_starts: For each shard, the number of its first sample.
-        shard_sizes: For each shard, its bytes.
         wanted_names: For each number of a part's name, the name; None if it is not wanted.
     """
 
@@ -181,15 +163,24 @@ class SampleLocator:
         self._index = index
         self._names = list(index.part_names)
         self._wanted = None if parts is None else np.array([name in parts for name in self._names], dtype=bool)
+        self.wanted_names = [name if parts is None or name in parts else None for name in self._names]
         self.shard_starts = np.array([shard.first_sample for shard in index.shards], dtype=np.int64)
         self.shard_sizes = np.array([shard.size_bytes for shard in index.shards], dtype=np.int64)
-        self._keys = memoryview(np.asarray(index.key_bytes).data)
-        self._scalar = _ScalarLocator(index, self._wanted)
-        self.wanted_names = self._scalar.names
+        self._starts, self._sizes = self.shard_starts.tolist(), self.shard_sizes.tolist()
+        self._part_ends, self._key_ends, self._keys, *self._rows = (
+            memoryview(np.asarray(column).data)
+            for column in (
+                index.part_ends,
+                index.key_ends,
+                index.key_bytes,
+                index.part_name,
+                index.part_offset,
+                index.part_size,
+            )
+        )
 
     @cached_property
     def columns(self) -> IndexColumns:
-        """The columns of the index."""
         return IndexColumns(self._index)
 
     def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
@@ -198,13 +189,10 @@ class SampleLocator:
         Args:
             samples: Shape (n,), each in ``[0, len(index))``.
             found: Locations to append to and return; None for new ones.
-
-        Raises:
-            FormatError: The columns name an unknown part, or a byte range outside of the shard.
         """
         if len(samples) < _MIN_VECTORISED:
             found = SampleLocations() if found is None else found
-            self._scalar.locate(samples.tolist(), found)
+            self._locate_few(samples.tolist(), found)
             return found
         if found is None:
             return self._locate(samples)
@@ -216,6 +204,7 @@ class SampleLocator:
     def _locate(self, samples: IntArray) -> SampleLocations:
         index = self._index
         n = len(samples)
+        # Find the rows of parts of each sample.
         shard = np.searchsorted(self.shard_starts, samples, side="right") - 1
         first, last = row_ranges(self.columns.part_ends, samples)
         counts = last - first
@@ -226,6 +215,7 @@ class SampleLocator:
             found = self._one_part_each(samples, shard, first)
             if found is not None:
                 return found
+        # Look up the ranges of all parts.
         ends = np.cumsum(counts)
         rows = np.repeat(first - (ends - counts), counts) + np.arange(int(ends[-1]) if n else 0)
         name = index.part_name[rows]
@@ -233,11 +223,13 @@ class SampleLocator:
         size = index.part_size[rows].astype(np.int64)
         of_sample = np.repeat(np.arange(n), counts)
         self._check(name, start, size, self.shard_sizes[shard[of_sample]])
+        # Drop the parts that are not wanted.
         if self._wanted is not None:
             keep = self._wanted[name]
             name, start, size, of_sample = name[keep], start[keep], size[keep], of_sample[keep]
             counts = np.bincount(of_sample, minlength=n)
             ends = np.cumsum(counts)
+        # Span the parts of each sample by one read, if they are neighbours.
         stop = start + size
         first_part: Column
         if len(counts) == len(name) and (counts == 1).all():
@@ -256,6 +248,44 @@ class SampleLocator:
             part_start=(start - low[of_sample]).tolist(),
             part_stop=(stop - low[of_sample]).tolist(),
         )
+
+    def _locate_few(self, samples: list[int], found: SampleLocations) -> None:
+        """Append the locations of samples one by one: indexing a memoryview takes a tenth of the time of an array."""
+        part_ends, key_ends, keys = self._part_ends, self._key_ends, self._keys
+        starts, sizes, several = self._starts, self._sizes, len(self._starts) > 1
+        for sample in samples:
+            part, key = (part_ends[sample - 1], key_ends[sample - 1]) if sample else (0, 0)
+            shard = bisect_right(starts, sample) - 1 if several else 0
+            key_end = key_ends[sample]
+            if not key <= key_end <= len(keys):
+                raise contradictory("the key of a sample has no bytes", self._index.path)
+            found.key.append(str(keys[key:key_end], "utf-8", "surrogateescape"))
+            found.shard.append(shard)
+            parts = self._parts(part, part_ends[sample], sizes[shard])
+            low, high = parts[0][:2] if len(parts) == 1 else _span(parts)
+            for start, stop, name in parts:
+                found.part_name.append(name)
+                found.part_start.append(start - low)
+                found.part_stop.append(stop - low)
+            found.start.append(low)
+            found.size_bytes.append(high - low)
+            found.first_part.append(len(found.part_name))
+        found.sample.extend(samples)
+
+    def _parts(self, first: int, last: int, shard_size: int) -> list[tuple[int, int, str]]:
+        """Return start, end and name of the wanted parts in some rows."""
+        names, (part_name, part_offset, part_size) = self.wanted_names, self._rows
+        if not first <= last <= len(part_name):
+            raise contradictory("the parts of a sample have no rows", self._index.path)
+        parts = []
+        for row in range(first, last):
+            number, start, size = part_name[row], part_offset[row] * BLOCK, part_size[row]
+            if number >= len(names) or start == 0 or start + size > shard_size:
+                raise contradictory("a part outside of its shard, or of no known name", self._index.path)
+            name = names[number]
+            if name is not None:
+                parts.append((start, start + size, name))
+        return parts
 
     def _one_part_each(self, samples: IntArray, shard: IntArray, row: IntArray) -> SampleLocations | None:
         """Return the locations of samples of one part each, which is in ``row``; None if some parts are not wanted."""
@@ -280,14 +310,7 @@ class SampleLocator:
 
     @staticmethod
     def _spans(start: IntArray, stop: IntArray, counts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the start of each sample's parts, and the bytes up to their end; -1 if the parts are far apart.
-
-        Args:
-            start: Start of each part.
-            stop: End of each part.
-            counts: Number of parts of each sample.
-            ends: End of each sample's rows of parts.
-        """
+        """Return the start of each sample's parts, and the bytes up to their end; -1 if the parts are far apart."""
         low, high, payload = (np.zeros(len(counts), np.int64) for _ in range(3))
         some = np.flatnonzero(counts)
         if len(some):
@@ -344,59 +367,6 @@ class SampleLocator:
             raise contradictory("a part outside of its shard, or of no known name", self._index.path)
 
 
-class _ScalarLocator:
-    """Locates samples one by one, in memoryviews: indexing one takes a tenth of the time of an array."""
-
-    def __init__(self, index: DatasetIndex, wanted: npt.NDArray[np.bool_] | None) -> None:
-        self._index = index
-        self.names = [
-            name if wanted is None or wanted[number] else None for number, name in enumerate(index.part_names)
-        ]
-        ends = (index.part_ends, index.key_ends, index.key_bytes)
-        rows = (index.part_name, index.part_offset, index.part_size)
-        self._ends = tuple(memoryview(np.asarray(column).data) for column in ends)
-        self._rows = tuple(memoryview(np.asarray(column).data) for column in rows)
-        self._shard_starts = [shard.first_sample for shard in index.shards]
-        self._shard_sizes = [shard.size_bytes for shard in index.shards]
-
-    def locate(self, samples: list[int], found: SampleLocations) -> None:
-        part_ends, key_ends, keys = self._ends
-        starts, sizes, several = self._shard_starts, self._shard_sizes, len(self._shard_starts) > 1
-        for sample in samples:
-            part, key = (part_ends[sample - 1], key_ends[sample - 1]) if sample else (0, 0)
-            shard = bisect_right(starts, sample) - 1 if several else 0
-            key_end = key_ends[sample]
-            if not key <= key_end <= len(keys):
-                raise contradictory("the key of a sample has no bytes", self._index.path)
-            found.key.append(str(keys[key:key_end], "utf-8", "surrogateescape"))
-            found.shard.append(shard)
-            parts = self._parts(part, part_ends[sample], sizes[shard])
-            low, high = parts[0][:2] if len(parts) == 1 else _span(parts)
-            for start, stop, name in parts:
-                found.part_name.append(name)
-                found.part_start.append(start - low)
-                found.part_stop.append(stop - low)
-            found.start.append(low)
-            found.size_bytes.append(high - low)
-            found.first_part.append(len(found.part_name))
-        found.sample.extend(samples)
-
-    def _parts(self, first: int, last: int, shard_size: int) -> list[tuple[int, int, str]]:
-        """Return start, end and name of the wanted parts in some rows."""
-        names, (part_name, part_offset, part_size) = self.names, self._rows
-        if not first <= last <= len(part_name):
-            raise contradictory("the parts of a sample have no rows", self._index.path)
-        parts = []
-        for row in range(first, last):
-            number, start, size = part_name[row], part_offset[row] * BLOCK, part_size[row]
-            if number >= len(names) or start == 0 or start + size > shard_size:
-                raise contradictory("a part outside of its shard, or of no known name", self._index.path)
-            name = names[number]
-            if name is not None:
-                parts.append((start, start + size, name))
-        return parts
-
-
 def _span(parts: list[tuple[int, int, str]]) -> tuple[int, int]:
     """Return the start and the end of parts; as the end, the byte before the start if they are too far apart."""
     if not parts:
@@ -412,7 +382,7 @@ def ascii_keys(keys: npt.NDArray[np.uint8]) -> list[str] | None:
     Decoding them at once takes a quarter of the time.
 
     Args:
-        keys: Their bytes, shape (n, length).
+        keys: Bytes of the keys, shape (n, length).
     """
     if not (keys.max(initial=0) < 128 and keys.all()):
         return None

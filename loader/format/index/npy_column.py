@@ -21,11 +21,9 @@ _HEADER = re.compile(
 )
 _HEADER_BYTES = 256  # of which :class:`ColumnWriter` uses 128
 _WRITTEN_HEADER_BYTES = 128
-INTEGERS = re.compile(rb"[<|][iu][1248]")
-"""Types of the columns of an index."""
+INTEGERS = re.compile(rb"[<|][iu][1248]")  # types of the columns of an index
 
-NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")
-"""Types of values of samples: also floats and booleans."""
+NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")  # types of values of samples: also floats and booleans
 
 
 class ColumnWriter:
@@ -55,7 +53,6 @@ def column_bytes(rows: int, dtype: str) -> int:
     """Return the size in bytes of a column that :class:`ColumnWriter` wrote.
 
     Args:
-        rows: Number of rows.
         dtype: Type with its bytes as the last digit, such as ``"<u8"``.
     """
     return _WRITTEN_HEADER_BYTES + rows * int(dtype[-1])
@@ -71,16 +68,7 @@ def create_column(storage: Storage, name: str, dtype: str, *, durable: bool = Tr
 
 
 class ColumnReader(ClosesOnExit):
-    """Reads a column piece by piece: a memory map of all of it would count as used memory.
-
-    Args:
-        storage: Store of the file.
-        name: Name of a file that :class:`ColumnWriter` wrote.
-        accepted: Types of numbers, :data:`INTEGERS` or :data:`NUMBERS`.
-
-    Raises:
-        FormatError: The file is shorter or longer than its header says, or has no numbers.
-    """
+    """Reads a column piece by piece: a memory map of all of it would count as used memory."""
 
     def __init__(self, storage: Storage, name: str, *, accepted: re.Pattern[bytes] = INTEGERS) -> None:
         self._file = storage.open(name)
@@ -107,14 +95,7 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
     """Map a column into memory, read-only, at a cost that does not depend on the number of rows.
 
     Args:
-        storage: Store of the file.
-        name: Name of the file.
         dtype: The expected type; None accepts any number.
-        is_fixed: The file never changes under its name.
-
-    Raises:
-        FormatError: The file is missing, is shorter or longer than its header says, or has another type.
-        StorageError: This process may not open or map further files.
     """
     try:
         path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
@@ -138,18 +119,7 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
 def _parse_header(
     storage: Storage, name: str, start: bytes, size_bytes: int, accepted: re.Pattern[bytes]
 ) -> tuple[np.dtype[Any], int, int]:
-    """Return the type of a column, its number of rows, and the offset of the first one.
-
-    Args:
-        storage: Store of the file.
-        name: Name of the file.
-        start: Its first bytes.
-        size_bytes: Its size.
-        accepted: Types of numbers.
-
-    Raises:
-        FormatError: The header is invalid, or the size is another.
-    """
+    """Return the type of a column, its number of rows, and the offset of the first one."""
     header = _HEADER.match(start)
     if header is None or int.from_bytes(header[1], "little") != header.end() - 10:
         raise _unusable(storage, name, f"expected a column of numbers, found {start[:40]!r}")

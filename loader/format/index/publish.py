@@ -55,15 +55,13 @@ def _unfinished(storage: RemoteStorage, pending: Mapping[str, str]) -> dict[str,
     return {name: file for name, file in pending.items() if not is_stored(name, file)}
 
 
-def finish_object_commit(storage: RemoteStorage) -> bool:
-    """Store the documents of a killed commit under their names; return False if there was none."""
+def finish_object_commit(storage: RemoteStorage) -> None:
+    """Store the documents of a killed commit under their names."""
     storage.read_instead({})
     pending = _pending(storage)
-    unfinished = _unfinished(storage, pending)
-    for name, file in unfinished.items():
+    for name, file in _unfinished(storage, pending).items():
         storage.put(name, storage.read(file))
     storage.remove_files(list(pending.values()))
-    return bool(unfinished)
 
 
 def _documents_folder(identity: str) -> str:
@@ -81,12 +79,7 @@ def _in_threads(tasks: Sequence[Callable[[], object]]) -> None:
 
 
 class ObjectCommit:
-    """The commit of a prepare to an object store. Create it before the prepare reads anything.
-
-    Args:
-        storage: The dataset.
-        work: The local folder with the staged files.
-    """
+    """The commit of a prepare to an object store. Create it before the prepare reads anything."""
 
     def __init__(self, storage: RemoteStorage, work: LocalStorage) -> None:
         self._storage = storage
@@ -115,9 +108,6 @@ class ObjectCommit:
             renames: Pairs (staged file or folder, final name), in order; the last one is ``.info.json``.
             removals: Files and folders that the new state does not need.
             check: Called while the files are stored, before the commit; what it raises prevents the commit.
-
-        Raises:
-            StorageError: Another prepare has committed since this one began; or a file cannot be stored.
         """
         self._info = info = self._work.read(renames[-1][0])
         identity = str(uuid.UUID(int=marked_index(info) or 0))
@@ -170,7 +160,11 @@ class ObjectCommit:
             if self._has_committed(data):
                 return
             if self._current_version(INFO_JSON) != self._versions[INFO_JSON]:
-                raise self._lost() from None
+                raise StorageError(
+                    "another prepare of this dataset has finished since this one began; its result is kept",
+                    path=self._storage.path(INFO_JSON),
+                    hint="run the same command again: shards that have not changed are not scanned again",
+                ) from None
             raise
 
     def _has_committed(self, data: bytes) -> bool:
@@ -188,16 +182,8 @@ class ObjectCommit:
             if self._has_committed(self._info):
                 self._put_if_unchanged(name, data)
 
-    def _lost(self) -> StorageError:
-        return StorageError(
-            "another prepare of this dataset has finished since this one began; its result is kept",
-            path=self._storage.path(INFO_JSON),
-            hint="run the same command again: shards that have not changed are not scanned again",
-        )
 
-
-STAGING = f"{WORK_FOLDER}/staged"
-"""The folder of the files that wait for the commit."""
+STAGING = f"{WORK_FOLDER}/staged"  # the folder of the files that wait for the commit
 
 _INTENT = f"{WORK_FOLDER}/commit.json"
 _REMOVABLE = (f"{INDEX_FOLDER}/", f"{COLUMNS_FOLDER}/", f"{FOLDER}/filter_")
@@ -214,7 +200,6 @@ def stage_files(storage: Storage, files: Mapping[str, bytes]) -> list[tuple[str,
     """Write small files to the staging folder, and return the renames that publish them, in the same order.
 
     Args:
-        storage: Store of the dataset.
         files: Name → content.
     """
     renames = []
@@ -230,7 +215,6 @@ def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Se
     """Apply removals and then renames as one step, which a kill cannot divide.
 
     Args:
-        storage: Store of the dataset.
         renames: Pairs (old name, new name), in order; the last one makes the commit visible.
         removals: Files that the new state does not need.
     """
@@ -265,10 +249,10 @@ def is_commit_pending(storage: Storage) -> bool:
     return storage.exists(_INTENT)
 
 
-def finish_interrupted_commit(storage: Storage) -> bool:
-    """Finish the commit that an earlier process started; return False if there was none to finish."""
+def finish_interrupted_commit(storage: Storage) -> None:
+    """Finish the commit that an earlier process started, if there is one."""
     if not is_commit_pending(storage):
-        return False
+        return
     try:
         # The standard library reads names that are not UTF-8; msgspec refuses them.
         intent = msgspec.convert(json.loads(read_document(storage, _INTENT)), _Intent)
@@ -285,4 +269,3 @@ def finish_interrupted_commit(storage: Storage) -> bool:
         if storage.exists(staged):  # else it was renamed before the interruption
             storage.rename(staged, final)
     storage.remove(WORK_FOLDER)
-    return True

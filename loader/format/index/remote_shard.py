@@ -1,7 +1,7 @@
 """Index shards in an object store by few requests.
 
-*Hop*: a small request for each header, past the contents. *Stream*: large requests for all bytes, of which the contents
-are dropped. Hopping is better for large members: from the mean bytes between headers on for which a round trip takes
+*Hop*: a small request for each header, past the contents. *Stream*: large requests for all bytes; the contents are
+dropped. Hopping is better for large members: from the mean bytes between headers on for which a round trip takes
 less time than the transfer.
 """
 
@@ -19,8 +19,8 @@ from ..nv_meta import outdated
 from ..tar.scan import TarScan
 from .shard_index import ShardIndex, shard_requests
 
+# How shards in an object store are scanned; ``auto`` measures the first ones.
 ScanMode = Literal["auto", "hop", "stream"]
-"""How shards in an object store are scanned; ``auto`` measures the first ones."""
 
 _STREAM_BYTES = 16 << 20  # of a request
 _STREAMED_AHEAD = 4  # requests of a shard
@@ -32,11 +32,6 @@ _MAX_REQUESTS_PER_S = 5500  # to a prefix of S3
 
 class RemoteIndexer:
     """Indexes shards, each in a thread of its own.
-
-    Args:
-        storage: The dataset.
-        mode: How shards are scanned.
-        at_once: Number of shards at a time.
 
     Attributes:
         heads: Shard → its first bytes, as the scan has fetched them.
@@ -58,12 +53,7 @@ class RemoteIndexer:
         self._is_stopped = True
 
     def index(self, shard: FileInfo) -> ShardIndex:
-        """Index one shard; each answer is checked for the size and version of the shard.
-
-        Raises:
-            FormatError: The shard has changed, or is damaged.
-            StorageError: It cannot be read.
-        """
+        """Index one shard; each answer is checked for the size and version of the shard."""
         steps = shard_requests(TarScan(shard.size_bytes, self._storage.path(shard.name), is_far=True))
         try:
             with closing(_Stream(self._storage, shard, self._buffered)) as stream:
@@ -105,8 +95,6 @@ class _Stream(ClosesOnExit):
     """A shard that is read from front to back, ahead of its reader.
 
     Args:
-        storage: The dataset.
-        shard: The shard.
         budget: Bounds the bytes of all streams that are fetched and not yet dropped.
     """
 

@@ -24,18 +24,12 @@ def read_sample(
     """Read the parts of a sample; neighbouring parts in one read.
 
     Args:
-        file: The open shard.
-        locations: Locations of the parts.
-        shard: Path of the shard, for messages.
         names: Names of the parts to read; None for all.
         max_json_bytes: Of larger JSON parts only the first bytes are read, as a
             :class:`~loader.accounting.large_parts.LargePart`; None reads all parts whole.
 
     Returns:
         Part name → bytes, in the order of ``locations``.
-
-    Raises:
-        FormatError: The shard ends within a part.
     """
     wanted = [part for part in locations if names is None or part.name in names]
     if max_json_bytes is None:

@@ -55,7 +55,6 @@ class ShardIndex:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The facts of the shard that the entry of an index has, too."""
         names = ("end_offset", "plain", "scattered", "misread", "warnings", "left_out")
         return {name: getattr(self, name) for name in names}
 
@@ -64,13 +63,11 @@ class ShardIndex:
         return self.part_offset[np.concatenate(([0], self.part_ends[:-1])).astype(np.int64)[: len(self)]]
 
     def key(self, sample: int) -> str:
-        """Return the key of a sample."""
         return decode_name(
             self.key_bytes[int(self.key_ends[sample - 1]) if sample else 0 : int(self.key_ends[sample])].tobytes()
         )
 
     def keys(self) -> list[str]:
-        """Return the keys as text."""
         data = self.key_bytes.tobytes()
         ends = self.key_ends.tolist()
         if data.isascii():
@@ -79,21 +76,28 @@ class ShardIndex:
         return [decode_name(data[start:end]) for start, end in zip(chain((0,), ends), ends, strict=False)]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRows:
+    """The rows of an index for one shard of n samples and p parts."""
+
+    part_ends: npt.NDArray[np.integer[Any]]  # (n,) counted from zero
+    key_ends: npt.NDArray[np.integer[Any]]  # (n,) counted from zero
+    key_bytes: npt.NDArray[np.uint8]
+    part_names: tuple[str, ...]  # of the shard, in the order of a scan
+    part_name: npt.NDArray[np.uint32]  # (p,) index in part_names
+    part_block: npt.NDArray[np.integer[Any]]  # (p,) offset of the contents in blocks of 512 bytes
+    part_size: npt.NDArray[np.integer[Any]]  # (p,) bytes
+
+
 def index_shard(
     storage: Storage, name: str, *, max_samples: int | None = None, info: FileInfo | None = None
 ) -> ShardIndex:
     """Index one tar file by its headers.
 
     Args:
-        storage: The folder of the file.
-        name: Name of the file.
-        max_samples: End the scan after some thousand headers if more samples than this were found, the last of which
-            may then lack parts; None scans the whole file.
+        max_samples: End the scan after some thousand headers if more samples than this were found; the last sample
+            may then lack parts. None scans the whole file.
         info: Size and version of the file, if they are known.
-
-    Raises:
-        FormatError: The file is truncated, damaged or not a tar file; with the byte offset.
-        StorageError: The file cannot be read.
     """
     with storage.open(name, info) as file:
         indexing = shard_requests(TarScan(file.size_bytes, storage.path(name)), max_samples=max_samples)
@@ -112,9 +116,6 @@ def shard_requests(scan: TarScan, *, max_samples: int | None = None) -> Generato
     Args:
         scan: The scan of the file, not yet begun.
         max_samples: As for :func:`index_shard`.
-
-    Raises:
-        FormatError: As for :func:`index_shard`.
     """
     collected = _Columns()
     requests = scan.requests()
@@ -136,7 +137,6 @@ def index_members(batches: list[MemberBatch], end_offset: int) -> ShardIndex:
 
     Args:
         batches: The members in order of offset.
-        end_offset: Offset of the end of the last member.
     """
     collected = _Columns()
     collected.take(batches)
@@ -146,8 +146,6 @@ def index_members(batches: list[MemberBatch], end_offset: int) -> ShardIndex:
 
 
 class _Columns:
-    """Collects the columns of a shard, batch by batch."""
-
     def __init__(self) -> None:
         self._part_ids: dict[bytes, int] = {}
         self._part_name: list[npt.NDArray[np.uint32]] = []
@@ -179,6 +177,7 @@ class _Columns:
         batches.clear()
 
     def _add(self, batch: MemberBatch, rows: slice) -> None:
+        # Split the names; members that belong to no sample are counted.
         split = split_member_names(batch.names[rows])
         self._hidden += split.hidden
         self._misread += split.misread
@@ -186,6 +185,7 @@ class _Columns:
             self._leave(batch, rows, split)
         if len(split.taken) == 0:
             return
+        # Number the part names, and append the columns of the parts.
         ids = self._part_ids
         for name in set(split.part_names) - ids.keys():
             ids[name] = len(ids)  # renumbered in finish(), because a set has no order
@@ -193,10 +193,12 @@ class _Columns:
         self._part_offset.append(batch.content_offset[rows][split.taken])
         self._part_size.append(batch.size_bytes[rows][split.taken])
 
+        # A sample starts where the key changes, also at the border of two batches.
         starts_sample = starts_of_keys(split)
         starts_sample[0] = split.keys[0, : split.key_lengths[0]].tobytes() != self._last_key
         self._last_key = split.keys[-1, : split.key_lengths[-1]].tobytes()
 
+        # Append the columns of the samples.
         first = np.flatnonzero(starts_sample)
         keys, lengths = split.keys[first], split.key_lengths[first]
         self._part_first.append(first + self._rows)
@@ -216,14 +218,17 @@ class _Columns:
                 self._account.leave("members", code, name, size_bytes=int(sizes[row]))
 
     def finish(self, scan: TarScan) -> ShardIndex:
+        # Account for what belongs to no sample.
         end_offset, warnings = scan.end_offset, scan.warnings
         for link in scan.links:
             self._account.leave("members", "L105", decode_name(link.name))
         if self._hidden:
             warnings = [*warnings, f"{self._hidden} members whose file name starts with a dot belong to no sample"]
+        # Number the part names by their bytes, so that the order of the members does not matter.
         part_names = sorted(self._part_ids)
         renumber = np.empty(len(part_names), dtype=np.uint32)
         renumber[[self._part_ids[name] for name in part_names]] = np.arange(len(part_names), dtype=np.uint32)
+        # Join the columns, and sort the hashes of keys.
         first = _join(self._part_first, np.int64)
         key_hash = _join(self._key_hash, np.uint64)
         key_order = np.argsort(key_hash)
@@ -244,6 +249,7 @@ class _Columns:
             warnings=tuple(warnings),
             left_out=tuple(self._account.left_out),
         )
+        # Gather the parts that are not neighbours.
         index = _gather_scattered(index)
         plain = index.sample_offsets[:-1] == index.first_part_offsets() - BLOCK
         return replace(index, plain=bool(plain.all()))
@@ -327,20 +333,14 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     misread: _Count
     warnings: tuple[str, ...]
     left_out: tuple[AccountEntry, ...] = ()
-
-
-class _SizedHeader(_Header, frozen=True, kw_only=True):
-    """A header, and the number of rows of each column."""
-
-    rows: tuple[_Count, ...]
+    rows: tuple[_Count, ...]  # of each column
 
 
 def encode_shard_index(index: ShardIndex) -> bytes:
     """Return an index as bytes, for :func:`decode_shard_index`."""
     columns = [np.ascontiguousarray(getattr(index, name), dtype) for name, dtype in _COLUMNS.items()]
-    header = {name: getattr(index, name) for name in _Header.__struct_fields__}
-    header["left_out"] = msgspec.to_builtins(index.left_out)
-    header["rows"] = [len(column) for column in columns]
+    facts = {"part_names": index.part_names, **index.facts}
+    header = {**facts, "left_out": msgspec.to_builtins(index.left_out), "rows": [len(column) for column in columns]}
     return b"".join([json.dumps(header).encode("ascii"), b"\n", *[column.tobytes() for column in columns]])
 
 
@@ -350,18 +350,13 @@ def decode_shard_index(
     """Decode an index that :func:`encode_shard_index` encoded.
 
     Args:
-        data: The bytes.
-        name: Name of their file, for messages.
         shard_size: Size of the shard in bytes, the limit of its offsets.
         is_trusted: Skip the check of the numbers: this run has encoded the index.
-
-    Raises:
-        FormatError: The bytes are damaged, or not the index of any possible shard.
     """
     try:
         line, _, rest = data.partition(b"\n")
         # The standard library reads names that are not UTF-8; msgspec refuses them.
-        header = msgspec.structs.asdict(msgspec.convert(json.loads(line), _SizedHeader))
+        header = msgspec.structs.asdict(msgspec.convert(json.loads(line), _Header))
         columns: dict[str, Any] = dict(_split_columns(rest, header.pop("rows")))
         index = ShardIndex(**header, **columns)
         if not is_trusted:
@@ -385,6 +380,7 @@ def _split_columns(data: bytes, rows: tuple[int, ...]) -> Iterator[tuple[str, np
 
 def _check_ranges(index: ShardIndex, end: int) -> None:
     """Raise a ``ValueError`` if columns contradict each other, or lead out of a shard that ends at byte ``end``."""
+    # The columns must have the rows that others count.
     samples, parts = len(index), len(index.part_name)
     rows = [len(column) for column in (index.part_offset, index.part_size)]
     rows_of_samples = [len(column) for column in (index.key_ends, index.key_hash, index.key_order)]
@@ -395,6 +391,7 @@ def _check_ranges(index: ShardIndex, end: int) -> None:
         is_outside = ((ends < 0) | (ends > last)).any()
         if is_outside or (np.diff(ends, prepend=0) < 0).any() or (int(ends[-1]) if samples else 0) != last:
             raise ValueError("a column of ends does not ascend to the last row")
+    # Numbers must lead to rows, or into the shard.
     for column, low, high in (
         (index.part_name, 0, len(index.part_names) - 1),
         (index.part_offset, BLOCK, end),
@@ -404,6 +401,7 @@ def _check_ranges(index: ShardIndex, end: int) -> None:
     ):
         if ((column < low) | (column > high)).any():
             raise ValueError(f"a column has values outside of [{low}, {high}]")
+    # Samples must have parts, parts must be inside the shard, and hashes must be sorted.
     if (
         (index.part_size > end - index.part_offset).any()
         or (np.diff(index.part_ends, prepend=0) == 0).any()

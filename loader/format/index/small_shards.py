@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +20,13 @@ from ..tar.names import SplitNames, decode_name, split_member_names
 from .keys import hash_keys
 from .shard_index import ShardIndex, starts_of_keys
 
-MAX_SMALL_BYTES = 64 * 1024
-"""Largest size of a small shard."""
+MAX_SMALL_BYTES = 64 * 1024  # largest size of a small shard
 
 _REGULAR = frozenset(b"0\x007")
 
 
 @dataclass(frozen=True, slots=True)
 class _Headers:
-    """The headers of a shard's members."""
-
     blocks: list[bytes]
     offsets: list[int]
     sizes: list[int]
@@ -37,10 +35,6 @@ class _Headers:
 
 def index_small_shards(storage: Storage, shards: Sequence[FileInfo]) -> list[ShardIndex | None]:
     """Index the shards that are small and in the simplest form.
-
-    Args:
-        storage: The folder of the shards.
-        shards: Shards of any size.
 
     Returns:
         For each shard its index, or None: :func:`.shard_index.index_shard` has to index it.
@@ -97,6 +91,7 @@ def _index(shards: Sequence[_Headers]) -> list[ShardIndex | None]:
 
 def _columns(shards: Sequence[_Headers], split: SplitNames, ends: npt.NDArray[np.int64]) -> list[ShardIndex | None]:
     """Compute the columns of all shards, and slice them; return None for a shard that repeats a key."""
+    # Find the first part of each sample, and the samples of each shard.
     row_starts = np.concatenate(([0], ends[:-1]))  # (s,)
     is_first = starts_of_keys(split)
     is_first[row_starts] = True
@@ -104,7 +99,7 @@ def _columns(shards: Sequence[_Headers], split: SplitNames, ends: npt.NDArray[np
     sample_ends = np.cumsum(np.add.reduceat(is_first, row_starts, dtype=np.int64))  # (s,)
     shard_of = np.repeat(np.arange(len(shards)), np.diff(sample_ends, prepend=0))  # (n,)
     sample_starts = sample_ends - np.diff(sample_ends, prepend=0)
-
+    # Hash the keys, and sort them by shard and hash.
     keys, lengths = split.keys[first], split.key_lengths[first]
     key_bytes = keys[np.arange(keys.shape[1]) < lengths[:, None]]
     key_ends = np.cumsum(lengths)
@@ -113,9 +108,10 @@ def _columns(shards: Sequence[_Headers], split: SplitNames, ends: npt.NDArray[np
     hashes = hash_keys(keys, lengths)
     order = np.lexsort((hashes, shard_of))
     hashes = hashes[order]
+    # A shard that repeats a hash may repeat a key.
     repeats = (hashes[1:] == hashes[:-1]) & (shard_of[1:] == shard_of[:-1])
     repeating = set(shard_of[1:][repeats].tolist())
-
+    # Compute the other columns; each shard has numbers of its own.
     offsets = np.array([offset for shard in shards for offset in shard.offsets], np.int64)
     sizes = np.array([size for shard in shards for size in shard.sizes], np.int64)
     part_ends = np.append(first[1:], len(offsets)) - row_starts[shard_of]
@@ -123,8 +119,7 @@ def _columns(shards: Sequence[_Headers], split: SplitNames, ends: npt.NDArray[np
     order -= sample_starts[shard_of]
     sample_offsets = np.insert(offsets[first], sample_ends, [shard.end_offset for shard in shards])
     part_offset = offsets + BLOCK
-    part_names = _PartNames()
-
+    # Slice the columns by shard.
     indexes: list[ShardIndex | None] = []
     bounds = zip(
         row_starts.tolist(), ends.tolist(), sample_starts.tolist(), sample_ends.tolist(),
@@ -135,7 +130,7 @@ def _columns(shards: Sequence[_Headers], split: SplitNames, ends: npt.NDArray[np
             indexes.append(None)
             continue
         rows, samples = slice(row, last_row), slice(sample, last_sample)
-        names, part_name = part_names[tuple(split.part_names[rows])]
+        names, part_name = _numbered(tuple(split.part_names[rows]))
         indexes.append(
             ShardIndex(
                 part_names=names,
@@ -155,14 +150,9 @@ def _columns(shards: Sequence[_Headers], split: SplitNames, ends: npt.NDArray[np
     return indexes
 
 
-class _PartNames(dict[tuple[bytes, ...], tuple[tuple[str, ...], npt.NDArray[np.uint32]]]):
-    """Part names of a shard's members → the sorted names, and the index of each member's name in them."""
-
-    def __missing__(self, names: tuple[bytes, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.uint32]]:
-        distinct = sorted(set(names))
-        ids = {name: number for number, name in enumerate(distinct)}
-        self[names] = (
-            tuple(decode_name(name) for name in distinct),
-            np.array([ids[name] for name in names], np.uint32),
-        )
-        return self[names]
+@lru_cache(maxsize=1000)  # many shards have the same names
+def _numbered(names: tuple[bytes, ...]) -> tuple[tuple[str, ...], npt.NDArray[np.uint32]]:
+    """Return the sorted part names of a shard's members, and the number of each member's name."""
+    distinct = sorted(set(names))
+    ids = {name: number for number, name in enumerate(distinct)}
+    return tuple(decode_name(name) for name in distinct), np.array([ids[name] for name in names], np.uint32)

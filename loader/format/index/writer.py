@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,21 +19,21 @@ from ...accounting.part_sets import PartSetCounter
 from ...cached_property import cached_property
 from ...errors import FormatError
 from ...storage import FileInfo, Storage
+from ..nv_meta import contradictory
 from ..tar.header import BLOCK
 from ..tar.names import decode_name
-from .current import KeptRows, ShardRows
-from .keys import KeyRuns, RunWriter, equal_neighbours, merge_runs
+from .dataset_index import DatasetIndex
+from .keys import RunWriter, equal_neighbours, merge_runs
 from .layout import (
     COLUMNS,
     PART_SETS_FILE,
     Layout,
     PartStats,
     ShardEntry,
-    encode_layout,
-    encode_part_sets,
+    encode_struct,
 )
 from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
-from .shard_index import ShardIndex
+from .shard_index import ShardIndex, ShardRows
 
 _APPENDED = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
 _RUNS = ("run_hash", "run_sample")  # of the key table, before they are merged
@@ -64,13 +64,12 @@ class IndexWriter:
     :meth:`finish`.
 
     Args:
-        storage: Store of the dataset.
-        folder: Name of the folder.
-        kept: Rows of the previous index, for :meth:`keep`.
         durable: Wait until the disk has each file; False if the caller does.
     """
 
-    def __init__(self, storage: Storage, folder: str, *, kept: KeptRows | None = None, durable: bool = True) -> None:
+    def __init__(
+        self, storage: Storage, folder: str, *, kept: DatasetIndex | None = None, durable: bool = True
+    ) -> None:
         self._storage = storage
         self._folder = folder
         self._kept = kept
@@ -89,7 +88,7 @@ class IndexWriter:
         for name in _APPENDED:
             self._columns[name] = self._stack.enter_context(self._create(name))
         runs = [self._stack.enter_context(self._create(name, durable=False)) for name in _RUNS]
-        self._runs = RunWriter(*runs)
+        self._runs = RunWriter(*(run.append for run in runs))
         self._stack.push(self._finish_runs)  # before their columns are closed
         return self
 
@@ -97,7 +96,7 @@ class IndexWriter:
         if kind is None:
             self._runs.finish_run()
             if self._kept and self._kept_first:
-                self._runs.add_run(self._kept.of_key_table(self._kept_first))
+                self._runs.add_run(_kept_key_table(self._kept, self._kept_first))
 
     def _create(self, name: str, *, durable: bool = True) -> AbstractContextManager[ColumnWriter]:
         path = f"{self._folder}/{name}.npy"
@@ -109,7 +108,6 @@ class IndexWriter:
         self._stack.__exit__(kind, error, trace)
 
     def add(self, shard: FileInfo, index: ShardIndex) -> None:
-        """Append one shard."""
         blocks = index.part_offset // BLOCK
         if len(blocks) and int(blocks.max()) >= 1 << 32:
             raise FormatError("the shard is larger than 2 TiB", shard=shard.name, hint="split it into smaller ones")
@@ -127,14 +125,10 @@ class IndexWriter:
         self._append(entry, rows)
 
     def keep(self, entry: ShardEntry) -> None:
-        """Append one shard with the rows of the previous index.
-
-        Raises:
-            FormatError: The columns of the previous index contradict each other.
-        """
+        """Append one shard with the rows of the previous index."""
         if self._kept is None:
             raise LookupError(entry.name)
-        rows = self._kept.of_shard(entry)
+        rows = self._kept.rows_of(entry)
         self._kept_first[entry.name] = self._samples
         self._append(msgspec.structs.replace(entry, first_sample=self._samples), rows)
 
@@ -167,9 +161,9 @@ class IndexWriter:
             prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
         table = self._part_sets.finish([*self._part_ids], self._full_key)
-        for name, data in ((PART_SETS_FILE, encode_part_sets(table)), ("layout.json", encode_layout(layout))):
+        for name, data in ((PART_SETS_FILE, table), ("layout.json", layout)):
             with self._storage.create(f"{self._folder}/{name}", durable=self._durable) as file:
-                file.write(data)
+                file.write(encode_struct(data))
         return layout, duplicates
 
     def _full_key(self, sample: int) -> str:
@@ -195,7 +189,7 @@ class IndexWriter:
             self._create("key_hash") as hash_column,
             self._create("key_sample") as sample_column,
         ):
-            for hashes, samples in merge_runs(KeyRuns(run_hash, run_sample, self._runs.ends)):
+            for hashes, samples in merge_runs(run_hash, run_sample, self._runs.ends):
                 hash_column.append(hashes)
                 sample_column.append(samples)
                 suspects += [samples[start:stop] for start, stop in equal_neighbours(hashes)]
@@ -258,3 +252,54 @@ def _medians(names: npt.NDArray[np.uint32], sizes: npt.NDArray[np.uint64], count
         middle = (end - start - 1) // 2
         medians.append(int(np.partition(by_name[start:end], middle)[middle]) if end > start else 0)
     return medians
+
+
+def _kept_key_table(
+    index: DatasetIndex, first_samples: Mapping[str, int]
+) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
+    """Yield the rows of an index's key table for some shards, in pieces: no key is hashed again, nothing is sorted.
+
+    Args:
+        index: The index.
+        first_samples: For each of these shards, the number of its first sample in the new index.
+
+    Yields:
+        Ascending hashes and their samples, numbered as in the new index.
+    """
+    starts, shifts = _kept_ranges(index, first_samples)
+    seen = np.zeros(len(index), np.bool_)
+    last = np.uint64(0)
+    for start in range(0, len(index), _ROWS_AT_ONCE):
+        hashes = index.key_hash[start : start + _ROWS_AT_ONCE]
+        samples = index.key_sample[start : start + _ROWS_AT_ONCE].astype(np.int64)
+        # Check that the piece is sorted, and names samples of the index.
+        if hashes[0] < last or (hashes[1:] < hashes[:-1]).any():
+            raise contradictory("the hashes of keys do not ascend", index.path)
+        if samples.min() < 0 or samples.max() >= len(index):
+            raise contradictory("a key of a missing sample", index.path)
+        last = hashes[-1]
+        seen[samples] = True
+        # Renumber the samples, and drop those of other shards.
+        moved = samples + shifts[np.searchsorted(starts, samples, "right") - 1]
+        kept = moved >= 0
+        yield hashes[kept], moved[kept].astype(np.uint64)
+    if not seen.all():
+        raise contradictory("the table of keys does not have every sample once", index.path)
+
+
+def _kept_ranges(
+    index: DatasetIndex, first_samples: Mapping[str, int]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Split all samples into ranges that move by one shift: there are few such ranges, and many shards.
+
+    Returns:
+        The first sample of each range, and the shift of its samples' numbers. The shift of a range that is not kept
+        leads below zero.
+    """
+    dropped = -len(index) - 1
+    shards = [shard for shard in index.shards if shard.samples]
+    starts = np.array([shard.first_sample for shard in shards], np.int64)
+    targets = [first_samples.get(shard.name, shard.first_sample + dropped) for shard in shards]
+    shifts = np.array(targets, np.int64) - starts
+    opens = np.diff(shifts, prepend=2 * dropped) != 0
+    return starts[opens], shifts[opens]

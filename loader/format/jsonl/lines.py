@@ -38,11 +38,6 @@ def scan_lines(
 
     Args:
         file: File to read once from start to end.
-        path: Path of the file, for messages.
-        progress: Called with the number of bytes read so far.
-
-    Raises:
-        FormatError: A line is not one JSON object, or not UTF-8; with the number and offset of the line.
     """
     for block in line_blocks(file, path):
         block.check_encoding()
@@ -58,10 +53,6 @@ def line_blocks(file: ReadableFile, path: str) -> Iterator[LineBlock]:
 
     Args:
         file: File to read once from start to end.
-        path: Path of the file, for messages.
-
-    Raises:
-        FormatError: The file became shorter, or a very long first line does not begin like an object.
     """
     pending: list[bytes] = []  # pieces of a line that continues in the next chunk
     offset = begin = lines = 0
@@ -71,15 +62,18 @@ def line_blocks(file: ReadableFile, path: str) -> Iterator[LineBlock]:
             raise FormatError(
                 f"this file ended while it was read; expected {file.size_bytes:,} bytes", shard=path, offset=offset
             )
+        # Cut the chunk after its last line; a very long line is cut off at its own end.
         is_long = offset - begin > CHECKED_JSON_BYTES
         offset += len(chunk)
         cut = (chunk.find(b"\n") if is_long else chunk.rfind(b"\n")) + 1
+        # The line continues in the next chunk: keep it, or only its ends if it is very long.
         if not cut and offset < file.size_bytes:
             pending.append(chunk)
             if len(pending) <= 2:
                 LineBlock(b"".join(pending), begin, lines, path).check_beginning()
             del pending[1 : -1 if is_long else 1]
             continue
+        # Yield the whole lines, and keep the rest of the chunk.
         cut = cut if is_long and cut else len(chunk) if offset == file.size_bytes else cut
         data = b"".join([*pending, chunk[:cut]])
         stop = offset - len(chunk) + cut
@@ -102,19 +96,12 @@ def _ends_of_line(data: bytes) -> bytes:
 
 
 class ExaminedLine(NamedTuple):
-    """A line that is not blank.
+    """A line that is not blank."""
 
-    Attributes:
-        number: Number of the line in the file, from 1.
-        offset: Byte offset of the line in the file.
-        fault: Reason why the line is not one JSON object; None if it is.
-        is_utf8: True if the line is UTF-8.
-    """
-
-    number: int
-    offset: int
-    fault: str | None
-    is_utf8: bool
+    number: int  # number of the line in the file, from 1
+    offset: int  # byte offset of the line in the file
+    fault: str | None  # reason why the line is not one JSON object; None if it is
+    is_utf8: bool  # true if the line is UTF-8
 
 
 class LineBlock:
@@ -122,15 +109,10 @@ class LineBlock:
 
     Args:
         data: Bytes of the lines. Only the last line of a file may lack its line break.
-        offset: Byte offset of the lines in the file.
-        lines_before: Number of lines before them.
-        path: Path of the file.
-        stop: Offset of the end of a line of which the data is only the first and last bytes.
+        stop: Offset of the end of a very long line; its data are only the first and last bytes.
 
     Attributes:
-        offset: Offset of the lines in the file.
-        stop: Offset of their end.
-        is_cut: True for one line, of which only the ends are known.
+        is_cut: True for such a line.
     """
 
     def __init__(self, data: bytes, offset: int, lines_before: int, path: str, *, stop: int | None = None) -> None:
@@ -156,7 +138,7 @@ class LineBlock:
             ) from error
 
     def starts(self) -> npt.NDArray[np.uint64]:
-        """Check each line, and return the byte offsets in the file of those that are not blank."""
+        """Check each line, and return the byte offsets of all lines with text."""
         data = np.frombuffer(self._data, np.uint8)
         ends = np.flatnonzero(data == _NEWLINE)
         if data[-1] != _NEWLINE:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from av.packet import Packet
     from av.video.stream import VideoStream
 
+# Options that stop FFmpeg from opening the files and addresses named in playlists, file lists and session files.
 _NO_OTHER_FILES = {"protocol_whitelist": "none"}
-"""Options that stop FFmpeg from opening the files and addresses named in playlists, file lists and session files."""
 
 _READS_ALL_TITLES = 19  # major version of PyAV
 
@@ -44,7 +44,6 @@ def open_container(file: BinaryIO) -> InputContainer:
 
     Raises:
         av.FFmpegError: The bytes are not audio or video in a format of FFmpeg.
-        ImportError: PyAV is not installed.
     """
     av = import_av()
     # Titles may have another encoding than UTF-8. Versions since 19 read them all, and have no such option.
@@ -81,12 +80,7 @@ def open_av(data: bytes | BinaryIO) -> Iterator[InputContainer]:
 
 
 def media_error(head: bytes, error: OSError) -> ValueError:
-    """Build the error for bytes that FFmpeg cannot read.
-
-    Args:
-        head: First bytes of the file.
-        error: Error of PyAV.
-    """
+    """Build the error for bytes that FFmpeg cannot read."""
     found = f"it starts with {head[:16]!r}" if head else "it is empty"
     reason = error.strerror or type(error).__name__
     return ValueError(f"not audio or video that can be read ({found}; FFmpeg: {reason})")
@@ -141,10 +135,6 @@ def packet_time(container: InputContainer, packet: Packet[Any]) -> int | None:
 
     FFmpeg numbers the frames of an AVI file as they are decoded, and guesses their display times. The decoding times of
     all frames, sorted, are their display times.
-
-    Args:
-        container: Open file.
-        packet: Packet of that file.
     """
     return packet.dts if container.format.name == "avi" else packet.pts
 

@@ -28,8 +28,8 @@ _FIRST_FRAME_BYTES = 64  # more than the headers before the number
 _RATES = (44_100, 48_000, 32_000)  # of MPEG 1; half of MPEG 2, a quarter of MPEG 2.5
 
 
+# Formats without a container, in which any bytes may follow the last frame: tags of many kinds, and garbage.
 _RAW = frozenset({"aac", "mp3"})
-"""Formats without a container, in which any bytes may follow the last frame: tags of many kinds, and garbage."""
 
 _SAMPLES, _LOWEST_MPEG1_RATE = 1152, 32_000  # samples of a frame of MP3, of which the lower rates have half
 
@@ -38,27 +38,17 @@ _MAX_SHORTFALL_S = Fraction(1, 4)  # of MP3, whose header counts frames, and who
 
 @dataclass(slots=True)
 class DecodedStream:
-    """The frames or samples that a stream decodes to, and its faults.
+    """The frames or samples that a stream decodes to, and its faults."""
 
-    Attributes:
-        count: Number of frames of a video, or of samples per channel.
-        packets: Number of packets that were read.
-        start: Time of the first frame of a video, in seconds of the file's clock; None if frames have no times.
-        end: End of the last one.
-        fault: Reason of the first packet that does not decode.
-        faults: Number of packets that do not decode.
-        tail_faults: Number of them after the last frame that decodes.
-        last: The last packet of sound.
-    """
-
-    count: int = 0
-    packets: int = 0
+    count: int = 0  # number of frames of a video, or of samples per channel
+    packets: int = 0  # number of packets that were read
+    # time of the first frame of a video, in seconds of the file's clock; None if frames have no times
     start: Fraction | None = None
-    end: Fraction | None = None
-    fault: str | None = None
-    faults: int = 0
-    tail_faults: int = 0
-    last: bytes = b""
+    end: Fraction | None = None  # end of the last one
+    fault: str | None = None  # reason of the first packet that does not decode
+    faults: int = 0  # number of packets that do not decode
+    tail_faults: int = 0  # number of them after the last frame that decodes
+    last: bytes = b""  # the last packet of sound
 
     def add_fault(self, reason: str) -> None:
         """Count a packet that does not decode."""
@@ -86,15 +76,7 @@ class DecodedStream:
 def decode_streams(container: InputContainer, streams: Iterable[VideoStream | AudioStream]) -> dict[int, DecodedStream]:
     """Decode streams to their ends; packets that do not decode are counted and skipped.
 
-    Args:
-        container: Open file at its start.
-        streams: Streams of that file.
-
-    Returns:
-        What came out, by index of the stream.
-
-    Raises:
-        ValueError: The frames of a video are larger than Pillow's limit.
+    The result is by index of the stream. Frames of a video that are larger than Pillow's limit are a ``ValueError``.
     """
     av = import_av()
     streams = tuple(streams)
@@ -124,9 +106,6 @@ def media_fault(data: bytes) -> str | None:
     """Decode audio or video to its end; return one line about its damage, or None if it is whole.
 
     Bytes behind a whole file, tags, edit lists, and sizes that a program could not write are no damage.
-
-    Raises:
-        ImportError: PyAV is not installed.
     """
     try:
         with open_av(data) as container:
@@ -176,12 +155,7 @@ def _is_unset_size(size_bytes: int) -> bool:
 
 
 def cut_fault(data: bytes, format_name: str) -> str | None:
-    """Return one line if a file ends too early, else None.
-
-    Args:
-        data: The file.
-        format_name: FFmpeg's name of its format.
-    """
+    """Return one line if a file ends too early, else None."""
     check = _CHECKS.get(format_name.partition(",")[0])
     end = None if check is None else check(data)
     if end is None or end <= len(data):
@@ -247,6 +221,7 @@ def _vint(data: bytes, start: int) -> tuple[int | None, int]:
     return None if value == (1 << 7 * width) - 1 else value, start + width
 
 
+# Functions by the first of FFmpeg's names of a format.
 _CHECKS: dict[str, Callable[[bytes], int | None]] = {
     "aiff": _riff_end,
     "avi": _riff_end,
@@ -255,7 +230,6 @@ _CHECKS: dict[str, Callable[[bytes], int | None]] = {
     "ogg": _ogg_end,
     "wav": _riff_end,
 }
-"""Functions by the first of FFmpeg's names of a format."""
 
 
 def cut_frame_bytes(frame: bytes) -> int:

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-_EXACT_HEADERS = frozenset({"aiff", "flac", "wav"})
-"""Audio formats with the number of samples in the header."""
+_EXACT_HEADERS = frozenset({"aiff", "flac", "wav"})  # audio formats with the number of samples in the header
 
 _RATE_TOLERANCE = Fraction(1, 20)
 _HEAD_BYTES = 32 << 10  # as many as FFmpeg reads first, so that nothing is read twice
@@ -30,21 +29,13 @@ _HEAD_BYTES = 32 << 10  # as many as FFmpeg reads first, so that nothing is read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSpan:
-    """The start and end of a stream, in seconds of the file's own clock.
+    """The start and end of a stream, in seconds of the file's own clock."""
 
-    Args:
-        start: Start of the first frame.
-        end: End of the last frame.
-        frames: Number of frames (video) or blocks of samples (audio).
-        basis: What these were taken from.
-        samples: Number of samples of audio that decode; None if only the duration is known.
-    """
-
-    start: Fraction
-    end: Fraction
-    frames: int
-    basis: Basis = "stated"
-    samples: int | None = None
+    start: Fraction  # start of the first frame
+    end: Fraction  # end of the last frame
+    frames: int  # number of frames (video) or blocks of samples (audio)
+    basis: Basis = "stated"  # what these were taken from
+    samples: int | None = None  # number of samples of audio that decode; None if only the duration is known
 
     @property
     def duration(self) -> Fraction:
@@ -56,7 +47,6 @@ def probe_av(data: bytes | BinaryIO, *, exact: bool = False) -> AVMetadata:
     """Measure audio or video: durations in seconds, frames, size, rates.
 
     Args:
-        data: Bytes of a file, or a seekable file.
         exact: Decode all of it, and count the frames and samples that come out.
 
     Returns:
@@ -65,7 +55,6 @@ def probe_av(data: bytes | BinaryIO, *, exact: bool = False) -> AVMetadata:
 
     Raises:
         ValueError: The bytes are not audio or video, or have no stream of either.
-        ImportError: PyAV is not installed.
     """
     facts: dict[str, Any] = {}
     file = io.BytesIO(data) if isinstance(data, bytes) else data
@@ -149,7 +138,6 @@ def stream_spans(
 
     Args:
         container: Open file. Its position afterwards is undefined.
-        streams: Streams of that file.
         head: First bytes of the file, by which the sizes in the header of a WAV are known to be unset.
 
     Returns:
@@ -245,7 +233,7 @@ def _read_spans(container: InputContainer, streams: list[VideoStream | AudioStre
 
 
 def _decoded_spans(file: BinaryIO, spans: dict[int, StreamSpan]) -> dict[int, StreamSpan]:
-    """Replace spans by those of the frames and samples that decode, without those that the container cuts off."""
+    """Return spans of the frames and samples that decode, without what the container cuts off."""
     from .av_decode import decode_streams
 
     found: dict[int, StreamSpan] = {}
@@ -287,7 +275,6 @@ def rotation_of(container: InputContainer, video: VideoStream) -> int:
 
     Args:
         container: Open file. Its position afterwards is after the first frame.
-        video: Video stream of that file.
     """
     container.seek(0)
     frame = next(container.decode(video), None)

@@ -22,14 +22,14 @@ _MODES = {1: "L", 3: "RGB", 4: "CMYK"}
 _MAX_PIXELS = 80_000_000  # of more, Pillow warns or raises an error
 
 
+# Formats that Pillow may try, besides those of plugins: those of the names and headers that :mod:`.kind` knows.
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "ICO", "JPEG2000", "AVIF")
-"""Formats that Pillow may try, besides those of plugins: those of the names and headers that :mod:`.kind` knows."""
 
+# Starts of JPEG and PNG files, whose headers are in front: the first bytes have the whole header, or are an error.
 _SEQUENTIAL = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
-"""Starts of JPEG and PNG files, whose headers are in front: the first bytes have the whole header, or are an error."""
 
+# Limit on the bytes read of an image: Pillow loads AVIF whole, and as many bytes of other headers as they claim.
 _MAX_IMAGE_BYTES = 64 << 20
-"""Limit on the bytes read of an image: Pillow loads AVIF whole, and as many bytes of other headers as they claim."""
 
 _FIRST_READ = 4 * 1024
 _MAX_READ = 1024 * 1024
@@ -40,8 +40,6 @@ class FileRegion(FileStream):
 
     Args:
         file: Open file. It stays open when the region is closed.
-        offset: First byte of the region.
-        size_bytes: Length of the region.
     """
 
     def __init__(self, file: ReadableFile, offset: int, size_bytes: int) -> None:
@@ -49,10 +47,9 @@ class FileRegion(FileStream):
         self._read_size = _FIRST_READ
         self._buffer = b""
         self._buffer_start = 0
-        self.bytes_read = 0
-        """Number of bytes read from the file."""
+        self.bytes_read = 0  # number of bytes read from the file
+        # Limit on :attr:`bytes_read`, above which reads raise ``ValueError``; None is no limit.
         self.max_bytes: int | None = None
-        """Limit on :attr:`bytes_read`, above which reads raise ``ValueError``; None is no limit."""
 
     def _read_here(self, wanted: int) -> bytes:
         start = self._position - self._buffer_start
@@ -89,8 +86,6 @@ def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter)
     """Read the metadata of a part or file that :func:`may_be_media` accepted.
 
     Args:
-        region: Bytes of the part or file.
-        entry_key: Name of the part or file.
         media_filter: The filter that selected it. Strategy ``"HEADER"`` finds the media type by the header,
             ``"EXTENSION"`` by the name, and ``"GLOB"`` by the name or else by the header.
 
@@ -99,8 +94,6 @@ def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter)
 
     Raises:
         BrokenMedia: The file should be media and cannot be read as media.
-        ConfigError: PyAV is required and not installed.
-        StorageError: The file cannot be read.
     """
     head = region.read(HEADER_BYTES)
     media_type = _media_type(head, entry_key, media_filter)
@@ -167,7 +160,6 @@ def _by_pillow(file: BinaryIO) -> ImageMetadata:
 
 @cache
 def _formats() -> tuple[str, ...]:
-    """Return the formats that this build of Pillow has."""
     from PIL import Image
 
     Image.init()
@@ -205,11 +197,7 @@ def _av(region: FileRegion, *, exact: bool) -> AVMetadata:
 
 
 def usual_jpeg(head: bytes) -> ImageMetadata | None:
-    """Return the metadata of a JPEG file; None if it is damaged, unusual, or has a longer header, and Pillow decides.
-
-    Args:
-        head: The first bytes of the file.
-    """
+    """Return the metadata of a JPEG file; None if Pillow decides: it is damaged, unusual, or has a longer header."""
     found = None
     at = 2
     while at + 4 <= len(head):

@@ -26,8 +26,8 @@ MediaType = Literal["image", "av"]
 Basis = Literal["counted", "decoded", "stated"]
 """What the length of a stream was taken from: its packets, its decoded frames or samples, or the file's header."""
 
+# Fields that are stored in a table of their own: megatron-energon refuses names that it does not know.
 _BASES = ("video_basis", "audio_basis")
-"""Fields that are stored in a table of their own: megatron-energon refuses names that it does not know."""
 
 _QUERY = """
 SELECT entry_key, metadata_type, metadata_json, video_basis, audio_basis
@@ -279,8 +279,6 @@ class MediaMetadataReader:
 
 
 class _Opened:
-    """A connection with its lock and the process that opened it."""
-
     __slots__ = ("__weakref__", "database", "lock", "process")
 
     def __init__(self, database: sqlite3.Connection) -> None:

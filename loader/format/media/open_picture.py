@@ -10,8 +10,8 @@ from PIL import Image, UnidentifiedImageError
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
 from ...storage.protocol import limit_of_environment
 
+# Environment variable of the most pixels of a picture, for all decoders that set no limit.
 PIXEL_LIMIT_VARIABLE = "ENERGON_MAX_PIXELS"
-"""Environment variable of the most pixels of a picture, for all decoders that set no limit."""
 
 _NO_LIMIT = 1 << 62  # as for programs that set PIL.Image.MAX_IMAGE_PIXELS to None
 _CODESTREAM = b"\xff\x0a"
@@ -27,21 +27,18 @@ class _Plugin(NamedTuple):
     format_name: str  # as Pillow knows the format then
 
 
+# Usual extension → plugin. A plugin is imported when the first such picture is opened.
 _PLUGINS = {
     "avif": _Plugin("pillow-avif-plugin", "pillow_avif", None, "AVIF"),  # for Pillow before 11.3
     "heic": _Plugin("pillow-heif", "pillow_heif", "register_heif_opener", "HEIF"),
     "jxl": _Plugin("pillow-jxl-plugin", "pillow_jxl", None, "JXL"),
 }
-"""Usual extension → plugin. A plugin is imported when the first such picture is opened."""
 
 
 def pixel_limit(given: int | None = None) -> int:
     """Return the most pixels of a picture that is decoded: those given, of ``ENERGON_MAX_PIXELS``, or Pillow's limit.
 
     Pillow refuses twice the pixels of ``PIL.Image.MAX_IMAGE_PIXELS``, 178,956,970 unless a program changes it.
-
-    Raises:
-        ConfigError: The variable is no number.
     """
     if given is not None:
         return given
@@ -65,7 +62,6 @@ def open_picture(
     """Open a picture, whose header is read; the pixels are decoded on first access.
 
     Args:
-        file: A file that can seek, at its start.
         formats: Pillow's names of the formats that may be tried, besides formats of plugins; None for all.
         max_pixels: Most pixels of the picture; None for :func:`pixel_limit`.
 

@@ -18,6 +18,7 @@ _EXIF, _ORIENTATION = b"Exif\0\0", 0x0112
 _START_OF_FRAME = frozenset({*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC})
 _WEBP_ANIMATION_OR_EXIF, _WEBP_ALPHA = 0x0A, 0x10
 
+# Trait → what training does with such pictures, unless the decoder is set otherwise.
 TRAITS = {
     "frames": "with several frames, of which the first is read",
     "turned": "turned by EXIF, which is not applied",
@@ -25,7 +26,6 @@ TRAITS = {
     "alpha": "with alpha, which RGB drops",
     "cmyk": "in CMYK",
 }
-"""Trait → what training does with such pictures, unless the decoder is set otherwise."""
 
 
 _TURNS = {
@@ -40,11 +40,7 @@ _TURNS = {
 
 
 def turn_note(data: bytes) -> str | None:
-    """Return one line about a picture that viewers turn; None if they do not, or if it cannot be read.
-
-    Args:
-        data: The file's bytes, or the first ones.
-    """
+    """Return one line about a picture that viewers turn; None if they do not, or if it cannot be read."""
     try:
         turn = _TURNS.get(picture_traits(io.BytesIO(data)).orientation)
     except Exception:  # noqa: BLE001 - damaged files raise many kinds
@@ -53,21 +49,13 @@ def turn_note(data: bytes) -> str | None:
 
 
 class PictureTraits(NamedTuple):
-    """The traits of a picture.
+    """The traits of a picture."""
 
-    Attributes:
-        frames: Number of frames or pages.
-        orientation: The orientation of Exif, from 1 to 8; 1 is upright.
-        bits: Bits of a channel.
-        alpha: It has transparent pixels, or a channel for them.
-        cmyk: Its pixels are CMYK.
-    """
-
-    frames: int = 1
-    orientation: int = 1
-    bits: int = 8
-    alpha: bool = False
-    cmyk: bool = False
+    frames: int = 1  # number of frames or pages
+    orientation: int = 1  # the orientation of Exif, from 1 to 8; 1 is upright
+    bits: int = 8  # bits of a channel
+    alpha: bool = False  # it has transparent pixels, or a channel for them
+    cmyk: bool = False  # its pixels are CMYK
 
     @property
     def names(self) -> list[str]:
@@ -149,23 +137,18 @@ def _jpeg(head: bytes) -> PictureTraits | None:
 # instead: zero is black, and the largest value of the type is white.
 
 
+# Scale values to the range of the target, or clip values at its end as Pillow does.
 DeepPixels = Literal["scale", "clip"]
-"""Scale values to the range of the target, or clip values at its end as Pillow does."""
 
 _BITS_PER_SAMPLE, _SAMPLE_FORMAT = 258, 339  # tags of TIFF
 _SIGNED = 2  # as the sample format of TIFF
 
 
 class PictureBits(NamedTuple):
-    """The type of the values of a picture, as its file has it.
+    """The type of the values of a picture, as its file has it."""
 
-    Attributes:
-        kind: ``"unsigned"`` or ``"signed"`` integers, or ``"float"``.
-        bits: Bits of each channel: 1, 8, 12, 16 or 32.
-    """
-
-    kind: Literal["unsigned", "signed", "float"]
-    bits: int
+    kind: Literal["unsigned", "signed", "float"]  # ``"unsigned"`` or ``"signed"`` integers, or ``"float"``
+    bits: int  # bits of each channel: 1, 8, 12, 16 or 32
 
     @property
     def largest(self) -> int:
@@ -215,16 +198,12 @@ def to_8_bits(
     """Return a picture with 8 bits for each channel; a picture that has them, or fewer, is returned as it is.
 
     Args:
-        image: The picture.
         deep: ``"scale"`` maps the largest value of the type to 255 and rounds: 16 bits become ``value / 257``. Negative
             values become black. ``"clip"`` keeps values up to 255 and makes larger values white, as Pillow does.
         float_range: The values of floats that become black and white. Values outside are clipped.
 
     Returns:
         A picture of mode ``L`` for a deep one.
-
-    Raises:
-        SampleError: The picture has floats, which have no largest value, and there is no ``float_range``.
     """
     bits = picture_bits(image)
     if image.mode[0] not in "IF":
@@ -239,11 +218,7 @@ def as_16_bits(image: Image.Image, *, float_range: tuple[float, float] | None = 
     """Return a picture of mode ``I;16`` for a deep one, scaled as by :func:`to_8_bits`; another picture as it is.
 
     Args:
-        image: The picture.
         float_range: As for :func:`to_8_bits`.
-
-    Raises:
-        SampleError: As for :func:`to_8_bits`.
     """
     bits = picture_bits(image)
     if image.mode[0] not in "IF" or (image.mode == "I;16" and bits.bits == 16):

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _VOP = b"\0\0\x01\xb6"  # start of a frame of MPEG-4
 _LONGEST_PLACEHOLDER = 8  # bytes from that start: the type, the time, a bit for "not coded" and the filling
 
+# Formats in which FFmpeg marks packets as cut that decode: of blocks of any size, or near any fault.
 _MARK_USABLE = frozenset({"aiff", "au", "mpegts", "w64", "wav"})
-"""Formats in which FFmpeg marks packets as cut that decode: of blocks of any size, or near any fault."""
 
 
 def has_hidden_frames(stream: VideoStream | AudioStream) -> bool:
@@ -35,10 +35,6 @@ def is_cut(container: InputContainer, packet: Packet[Any]) -> bool:
 
 def shown_packets(container: InputContainer, *streams: VideoStream | AudioStream) -> Iterator[tuple[Packet[Any], int]]:
     """Read the packets of streams that are whole and not cut off by an edit list.
-
-    Args:
-        container: Open file.
-        streams: Streams of that file.
 
     Yields:
         A packet, and the number of frames that it shows, at least 1; for audio 1.
@@ -55,7 +51,7 @@ def shown_packets(container: InputContainer, *streams: VideoStream | AudioStream
 
 def _counter(stream: VideoStream | AudioStream) -> Callable[[bytes], int] | None:
     name = stream.codec_context.name
-    return _Mpeg4Counter() if name == "mpeg4" else _HIDDEN.get(name)
+    return _mpeg4_counter() if name == "mpeg4" else _HIDDEN.get(name)
 
 
 def _shown_vp8(data: bytes) -> int:
@@ -85,28 +81,29 @@ def _is_shown_vp9(head: int) -> int:
     return head >> place & 1 or head >> place - 2 & 1
 
 
+# Counters by FFmpeg's names of decoders.
 _HIDDEN: dict[str, Callable[[bytes], int]] = {
     "libvpx": _shown_vp8,
     "libvpx-vp9": _shown_vp9,
     "vp8": _shown_vp8,
     "vp9": _shown_vp9,
 }
-"""Counters by FFmpeg's names of decoders."""
 
 
-class _Mpeg4Counter:
-    """Counts frames of MPEG-4 by packet: the second frame of a packet counts for the placeholder that follows it."""
+def _mpeg4_counter() -> Callable[[bytes], int]:
+    """Count frames of MPEG-4 by packet: the second frame of a packet counts for the placeholder that follows it."""
+    has_second = False
 
-    def __init__(self) -> None:
-        self._has_second = False
-
-    def __call__(self, data: bytes) -> int:
+    def shown(data: bytes) -> int:
+        nonlocal has_second
         start = data.find(_VOP)
         if start < 0 or (len(data) - start <= _LONGEST_PLACEHOLDER and _is_not_coded(data)):
-            shown, self._has_second = int(self._has_second), False
-            return shown
-        self._has_second = data.find(_VOP, start + 1) > 0
+            count, has_second = int(has_second), False
+            return count
+        has_second = data.find(_VOP, start + 1) > 0
         return 1
+
+    return shown
 
 
 def _is_not_coded(data: bytes) -> bool:

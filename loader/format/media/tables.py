@@ -5,10 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, get_args
+from typing import Any, Self, get_args
 
 from ...storage import Storage
 from ..compat.sqlite_index import MEDIA_TABLES, SQLITE_SETTINGS, disk_error, open_sqlite
@@ -16,13 +16,13 @@ from ..nv_meta import INDEX_SQLITE
 from ..worker_pool import run_in_workers
 from .extraction import BrokenMedia, FileRegion, extract_media
 from .kind import MediaFilter, MediaStrategy, parse_patterns
-from .metadata import AVMetadata, has_media_tables, media_query, serialize_media_metadata
+from .metadata import AVMetadata, has_media_tables, serialize_media_metadata
 
+# entry_key, metadata_type, metadata_json, video_basis and audio_basis.
 MediaRow = tuple[str, str, str, str | None, str | None]
-"""entry_key, metadata_type, metadata_json, video_basis and audio_basis."""
 
+# The row of ``media_basis`` that records a filter with ``exact``: no entry has an empty key.
 _EXACT_ROW = ("", "decoded", "decoded")
-"""The row of ``media_basis`` that records a filter with ``exact``: no entry has an empty key."""
 
 _MAX_NAMED = 3  # broken files in a message
 
@@ -45,11 +45,7 @@ class MediaTables:
 
     Args:
         path: Path of the file, with or without other tables; it is created if it does not exist.
-        media_filter: The filter that selects the entries.
         keep: Keep the rows of the file, if it has any.
-
-    Raises:
-        StorageError: The disk is full, or the file cannot be written.
     """
 
     def __init__(self, path: Path, media_filter: MediaFilter, *, keep: bool = False) -> None:
@@ -60,8 +56,7 @@ class MediaTables:
             self._database = database
             for setting in SQLITE_SETTINGS:
                 database.execute(f"PRAGMA {setting}")
-            self.has_rows = has_media_tables(database)
-            """True if the rows of the file were kept."""
+            self.has_rows = has_media_tables(database)  # True if the rows of the file were kept
             if not (self.has_rows and keep):
                 self.has_rows = False
                 for table in ("media_metadata", "media_filters", "media_basis"):
@@ -77,7 +72,6 @@ class MediaTables:
             database.execute("BEGIN")
 
     def remove(self, entry_keys: Iterable[str]) -> None:
-        """Remove the rows of these entries."""
         with self._errors():
             for key in entry_keys:
                 self._connection.execute("DELETE FROM media_metadata WHERE entry_key = ?", (key,))
@@ -92,7 +86,6 @@ class MediaTables:
                     self._connection.execute("INSERT OR REPLACE INTO media_basis VALUES (?, ?, ?)", (key, *bases))
 
     def count(self) -> int:
-        """Count the rows."""
         with self._errors():
             return int(self._connection.execute("SELECT count(*) FROM media_metadata").fetchone()[0])
 
@@ -111,7 +104,6 @@ class MediaTables:
             raise disk_error(self._path, error) from error
 
     def close(self) -> None:
-        """Close the file, complete or not."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -161,11 +153,6 @@ def _may_have_media(storage: Storage) -> bool:
     return not is_whole or _MEDIA_TABLE in schema
 
 
-def copied_rows(database: sqlite3.Connection) -> Iterator[MediaRow]:
-    """Yield the rows of all entries in another ``index.sqlite``."""
-    yield from database.execute(media_query(database))
-
-
 def entry_keys_of_shards(database: sqlite3.Connection, tar_file_ids: Iterable[int]) -> Iterator[str]:
     """Yield the keys of all entries of some shards of another ``index.sqlite``, media or not."""
     for number in tar_file_ids:
@@ -175,17 +162,11 @@ def entry_keys_of_shards(database: sqlite3.Connection, tar_file_ids: Iterable[in
 
 @dataclass(slots=True)
 class MediaRows:
-    """Rows and broken files of one chunk.
+    """Rows and broken files of one chunk."""
 
-    Attributes:
-        rows: Rows of the media tables.
-        broken: Number of parts or files that should be media and cannot be read.
-        reasons: Name and reason of the first few broken ones.
-    """
-
-    rows: list[MediaRow]
-    broken: int
-    reasons: list[str]
+    rows: list[MediaRow] = field(default_factory=list)  # rows of the media tables
+    broken: int = 0  # number of parts or files that should be media and cannot be read
+    reasons: list[str] = field(default_factory=list)  # name and reason of the first few broken ones
 
     def extract(self, region: FileRegion, entry_key: str, media_filter: MediaFilter) -> None:
         """Read one part or file, and add its row if it is media."""
@@ -199,50 +180,38 @@ class MediaRows:
             self.rows.append((entry_key, *serialize_media_metadata(metadata), *bases))
 
     def note_broken(self, entry_key: str, reason: str) -> None:
-        """Count one part or file that cannot be read."""
         self.broken += 1
         if len(self.reasons) < _MAX_NAMED:
             self.reasons.append(f"{entry_key}: {reason}")
 
 
-class MediaChunk(Protocol):
+@dataclass(frozen=True, slots=True)
+class MediaChunk:
     """Some parts or files that a worker reads in one task."""
 
-    @property
-    def name(self) -> str:
-        """Name of the chunk in messages."""
-
-    @property
-    def entries(self) -> int:
-        """Number of parts or files in the chunk."""
+    name: str  # in messages
+    entries: int  # number of parts or files
+    content: Any  # what the function needs that reads the chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MediaReport:
-    """Result of collecting media metadata.
+    """Result of collecting media metadata."""
 
-    Attributes:
-        media_filter: The filter that selected the parts or files.
-        entries: Number of parts or files with metadata.
-        collected: Number of files that were read now; the others had not changed.
-        broken: Number of parts or files that should be media and cannot be read.
-        warnings: Warnings about the broken ones, and about others that were skipped.
-    """
-
-    media_filter: MediaFilter
-    entries: int
-    collected: int
-    broken: int
-    warnings: tuple[str, ...]
+    media_filter: MediaFilter  # the filter that selected the parts or files
+    entries: int  # number of parts or files with metadata
+    collected: int  # number of files that were read now; the others had not changed
+    broken: int  # number of parts or files that should be media and cannot be read
+    warnings: tuple[str, ...]  # warnings about the broken ones, and about others that were skipped
 
 
+# Called with the number of parts or files that are done, and the number of all.
 MediaProgress = Callable[[int, int], None]
-"""Called with the number of parts or files that are done, and the number of all."""
 
 
 def fill_media_tables(
     tables: MediaTables,
-    read_chunk: Callable[[Any], MediaRows],
+    read_chunk: Callable[[MediaChunk], MediaRows],
     chunks: Sequence[MediaChunk],
     *,
     workers: int,
@@ -251,11 +220,8 @@ def fill_media_tables(
     """Read chunks in worker processes, and add their rows to the tables.
 
     Args:
-        tables: Open tables.
         read_chunk: Picklable function that reads one chunk in a worker.
-        chunks: All chunks to read.
         workers: Number of worker processes; with one, everything runs in this process.
-        on_progress: Called after each chunk.
 
     Returns:
         Number of added rows, number of broken parts or files, and warnings about the broken ones.

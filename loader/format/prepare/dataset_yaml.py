@@ -39,14 +39,10 @@ def sample_loader(parts: dict) -> dict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetYaml:
-    """Content of a ``dataset.yaml`` to write.
-
-    Attributes:
-        spec: Sample type.
-        field_map: Expression of each field; None writes a ``sample_loader.py`` for the user to complete.
-    """
+    """Content of a ``dataset.yaml`` to write."""
 
     spec: SampleTypeSpec
+    # expression of each field; None writes a ``sample_loader.py`` for the user to complete
     field_map: Mapping[str, str] | None = None
 
 
@@ -72,10 +68,7 @@ def files_to_write(
     """Return the files of ``.nv-meta`` that describe the samples, name → text.
 
     Args:
-        choice: Sample type and field map.
-        name: File name for ``dataset.yaml``.
         proposals: Proposed field-map expressions, field → expression, for ``sample_loader.py``.
-        part_names: Names of the parts of the first samples.
     """
     files = {name: format_dataset_config(dataset_config_of(choice))}
     if choice.field_map is None and not choice.spec.crude:
@@ -87,9 +80,7 @@ def sample_loader_text(spec: SampleTypeSpec, proposals: Mapping[str, str], part_
     """Return the text of a ``sample_loader.py``; it is complete if every required field has a proposal.
 
     Args:
-        spec: Sample type.
         proposals: Proposed field-map expressions, field → expression.
-        part_names: Names of the parts of the first samples.
     """
     lines = []
     used: list[str] = []

@@ -23,24 +23,16 @@ from .shards import compression_of, find_compressed, tar_name
 
 _CHUNK_BYTES = 8 * 1024  # of compressed data; hostile data of that size fill some hundred MB of memory
 
-DecompressProgress = Callable[[int, int], None]
-"""Called with the compressed bytes done so far and in all."""
+DecompressProgress = Callable[[int, int], None]  # called with the compressed bytes done so far and in all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecompressReport:
-    """The outcome of a decompression.
+    """The outcome of a decompression."""
 
-    Attributes:
-        written: Names of the ``.tar`` files that were written.
-        kept: Number of compressed shards whose ``.tar`` file existed already, with the same content.
-        removed: Number of compressed shards that were removed.
-        size_bytes: Bytes written.
-    """
-
-    written: tuple[str, ...]
-    kept: int
-    removed: int
+    written: tuple[str, ...]  # names of the ``.tar`` files that were written
+    kept: int  # number of compressed shards whose ``.tar`` file existed already, with the same content
+    removed: int  # number of compressed shards that were removed
     size_bytes: int
 
 
@@ -60,24 +52,17 @@ def decompress_shards(
     shard is then done; if the original is kept, the same time suffices.
 
     Args:
-        storage: The folder.
         exclude: Regular expression of shards to skip.
         remove_originals: Remove each compressed shard once its ``.tar`` file is on disk.
-        workers: Number of threads.
         dry_run: Only check the names, and report what would be written.
-        on_progress: Called as data is read.
 
     Raises:
-        ConfigError: ``exclude`` is not a regular expression.
-        FormatError: Shards are truncated or damaged; the message names them. The others are done.
-        StorageError: Two shards, or a shard and an existing file, have the same ``.tar`` name, the disk is full, or no
-            permission.
         ImportError: A package is missing; the message names it.
     """
     names = find_compressed(storage, exclude=exclude)
     _check_names(storage, names)
     for name in names:
-        _checked_stream(name)
+        _check_package(name)
     if dry_run or not names:
         return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
     with storage.lock(LOCK):
@@ -164,7 +149,6 @@ class _Decompression:
         return size_bytes
 
     def _check_existing(self, name: str, target: str) -> None:
-        """Check that a ``.tar`` file is the decompressed shard."""
         storage = self._storage
         original, existing = storage.stat(name), storage.stat(target)
         if original.mtime_ns == existing.mtime_ns and not self._remove_originals:
@@ -186,11 +170,6 @@ class _Decompression:
         )
 
     def _chunks(self, name: str, file: ReadableFile) -> Iterator[bytes]:
-        """Yield the decompressed data of a shard.
-
-        Raises:
-            FormatError: The data are truncated or damaged.
-        """
         with closing(_decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
             while True:
                 try:
@@ -219,14 +198,13 @@ class _Decompression:
 # ------------------------------------------------------------------------------------------------- the decompressors
 
 
+# Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it.
 _NewStream = Callable[[], Any]
-"""Make the decompressor of one stream, as those of zlib; a file has several if a parallel compressor wrote it."""
 
 
 def _decompressed(
     file: ReadableFile, new_stream: _NewStream, advance: Callable[[int], None]
 ) -> Generator[bytes, None, None]:
-    """Yield the decompressed data of a file, of all its streams."""
     stream = None
     offset = 0
     while data := file.read_at(offset, _CHUNK_BYTES):
@@ -268,17 +246,11 @@ _NEW_STREAM: Mapping[str, _NewStream] = {
 }
 
 
-def _checked_stream(name: str) -> _NewStream:
-    """Return the maker of streams for a shard.
-
-    Raises:
-        ImportError: The package that decompresses it is not installed.
-    """
-    kind = compression_of(name)
+def _check_package(name: str) -> None:
+    """Raise an ``ImportError`` if the package that decompresses a shard is not installed."""
     try:
-        _NEW_STREAM[kind]()
+        _NEW_STREAM[compression_of(name)]()
     except ImportError as error:
         raise ImportError(
             f"decompressing {name} needs the package {error.name}: pip install 'energon-toolkit[decompress]'"
         ) from None
-    return _NEW_STREAM[kind]

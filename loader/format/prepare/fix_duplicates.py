@@ -11,7 +11,6 @@ from __future__ import annotations
 import tarfile
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import BinaryIO, NamedTuple
 
@@ -36,7 +35,6 @@ def repeated_keys(duplicates: DuplicateKeys, shards: Sequence[ShardEntry]) -> di
     """Return for each shard the keys that repeat a key of an earlier shard.
 
     Args:
-        duplicates: The samples of each key that several have.
         shards: All shards of the dataset, in order.
     """
     repeated: dict[str, set[str]] = {}
@@ -48,17 +46,6 @@ def repeated_keys(duplicates: DuplicateKeys, shards: Sequence[ShardEntry]) -> di
     return repeated
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FixReport:
-    """The keys that were renamed.
-
-    Attributes:
-        renamed: Shard → {old key: new key}; only shards that were rewritten.
-    """
-
-    renamed: dict[str, dict[str, str]]
-
-
 class _Member(NamedTuple):
     name: str
     header_offset: int
@@ -66,22 +53,18 @@ class _Member(NamedTuple):
     size_bytes: int
 
 
-def fix_duplicates(storage: Storage, shards: Sequence[str], duplicates: Mapping[str, Collection[str]]) -> FixReport:
-    """Rename keys in copies of shards, and replace the shards with the copies.
+def fix_duplicates(
+    storage: Storage, shards: Sequence[str], duplicates: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, str]]:
+    """Rename keys in copies of shards, and replace the shards with the copies; return shard → {old key: new key}.
 
     The disk needs space for one more shard, not for all. The caller holds the dataset's lock, and indexes the shards
     again afterwards: another shard may already have a new key by chance, which the next run renames.
 
     Args:
-        storage: The dataset.
-        shards: All its shards in order; their numbers are appended to keys.
+        shards: All shards of the dataset in order; their numbers are appended to keys.
         duplicates: Shard → the keys to rename in it. Keys that the shard does not have are skipped; a shard without any
             of its keys is not touched.
-
-    Raises:
-        FormatError: A shard is damaged or changed meanwhile, or its copy differs from it. That shard and those after
-            it stay as they were.
-        StorageError: A file cannot be read or written; again these shards stay as they were.
     """
     folders = {shard.rpartition("/")[0] for shard in shards}
     _remove_copies(storage, folders)  # of a run that was killed
@@ -96,7 +79,7 @@ def fix_duplicates(storage: Storage, shards: Sequence[str], duplicates: Mapping[
                 renamed[name] = keys
     finally:
         _remove_copies(storage, folders)
-    return FixReport(renamed=renamed)
+    return renamed
 
 
 def _remove_copies(storage: Storage, folders: Iterable[str]) -> None:
@@ -120,7 +103,7 @@ def _members(file: ReadableFile, path: str) -> Iterator[_Member]:
 
 
 def _plan_keys(storage: Storage, shard: str, number: int, wanted: frozenset[str]) -> dict[str, str]:
-    """Choose new keys for those of ``wanted`` that the shard has; the shard has none of the new keys."""
+    """Choose new keys, which the shard does not have, for the wanted keys that it has."""
     with storage.open(shard) as file:
         names = (split_member_name(member.name) for member in _members(file, storage.path(shard)))
         taken = {split[0] for split in names if split}
@@ -140,7 +123,6 @@ def _renamed(name: str, keys: Mapping[str, str]) -> str:
 
 
 def _replace_shard(storage: Storage, shard: str, keys: Mapping[str, str]) -> None:
-    """Write and verify the renamed copy of one shard, then replace the shard with it."""
     folder, _, base = shard.rpartition("/")
     copy = _join(folder, f"{_COPIES}/{base}")
     before = storage.stat(shard)
@@ -213,17 +195,12 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
 
     Args:
         headers: All blocks of the member from its first extension header to its contents.
-        name: The new name.
-        shard: Path of the shard, for messages.
-        offset: Offset of the headers in the shard.
 
     Returns:
         The new blocks, a multiple of 512 bytes.
-
-    Raises:
-        FormatError: An extension header is damaged.
     """
     extensions: list[tuple[bytes, list[bytes] | None]] = []  # unchanged blocks and None, or a block and its PAX records
+    # Read the extension headers, without the names that they have.
     in_record = False
     position = 0
     while position < len(headers) - BLOCK:
@@ -241,10 +218,12 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
         elif header[156:157] != b"L":
             extensions.append((headers[position:end], None))
         position = end
+    # Write the new name where the old one was, or into another extension header.
     own = bytearray(headers[-BLOCK:])
     posix = own[257:263] == _POSIX
     fits = _put_name(own, name, posix=posix) and not in_record
     written = [b"" if fits else _long_name(extensions, name, posix=posix or in_record)]
+    # Join the headers again; extension headers without records are dropped.
     for header, others_or_none in extensions:
         if others_or_none is None:
             written.append(header)

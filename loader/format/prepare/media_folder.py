@@ -1,61 +1,163 @@
-"""Collect media metadata of a plain folder of files, by path, into its ``.nv-meta/index.sqlite``."""
+"""Collect media metadata into ``.nv-meta/index.sqlite``: of the samples of shards, and of a plain folder of files."""
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 from ...errors import ConfigError, FormatError, StorageError
-from ...storage import FileInfo, RemoteStorage, Storage, missing_folder
+from ...storage import FileInfo, ReadableFile, RemoteStorage, Storage, missing_folder
+from ..compat.sqlite_index import open_sqlite
 from ..documents.next_command import quoted
+from ..index.current import PreviousIndex
+from ..index.journal import Journal
+from ..index.layout import ShardEntry
+from ..index.shard_index import ShardIndex, index_shard
 from ..media.extraction import FileRegion, may_be_media
 from ..media.kind import MediaFilter
-from ..media.tables import MediaProgress, MediaReport, MediaRows, MediaTables, fill_media_tables
+from ..media.metadata import media_query
+from ..media.tables import (
+    MediaChunk,
+    MediaProgress,
+    MediaReport,
+    MediaRows,
+    MediaTables,
+    entry_keys_of_shards,
+    fill_media_tables,
+)
 from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML, LOCK
+from .plan import PrepareProgress, ProgressCallback
+from .staging import PrepareInputs
 
 _STAGED = f"{FOLDER}/index.sqlite.partial"
 _FILES_AT_ONCE = 64
+_SAMPLES_AT_ONCE = 256
 
 
-@dataclass(frozen=True, slots=True)
-class _Chunk:
-    """Some files that a worker reads at a time."""
-
-    files: tuple[FileInfo, ...]
-
-    @property
-    def name(self) -> str:
-        return f"{self.files[0].name} … {self.files[-1].name}"
-
-    @property
-    def entries(self) -> int:
-        return len(self.files)
+# ------------------------------------------------------------------------------------------- the samples of shards
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadFiles:
-    storage: Storage
-    media_filter: MediaFilter
+def collect_media(
+    inputs: PrepareInputs, staged: Path, samples: Sequence[int], on_progress: ProgressCallback | None
+) -> MediaReport | None:
+    """Fill the media tables of a staged ``index.sqlite``; return None if no media metadata is wanted.
 
-    def __call__(self, chunk: _Chunk) -> MediaRows:
-        rows = MediaRows([], 0, [])
-        for info in chunk.files:
-            try:
-                with self.storage.open(info.name, info) as file:
-                    rows.extract(FileRegion(file, 0, file.size_bytes), info.name, self.media_filter)
-            except (StorageError, FormatError) as error:  # FormatError: it was replaced in its object store
-                if self.storage.checks_versions and _is_outage(error):
-                    raise
-                rows.note_broken(info.name, error.message)
+    Args:
+        inputs: The shards; the rows of reused shards are copied from the present tables.
+        staged: Path of the file.
+        samples: Number of samples of each shard.
+        on_progress: Called after each chunk of samples.
+    """
+    storage, media, shards = inputs.storage, inputs.media, inputs.shards
+    if media is None:
+        return None
+
+    def report(done: int, total: int) -> None:
+        if on_progress:
+            count = len(shards)
+            progress = PrepareProgress(
+                phase="media", shards_done=count, shards_total=count, samples=done, samples_total=total
+            )
+            on_progress(progress)
+
+    # Divide the samples of the shards whose rows are not copied into chunks.
+    keep = bool(inputs.reused) and media == inputs.recorded_media and _can_copy_rows(storage)
+    chunks = [
+        MediaChunk(shard.name, min(_SAMPLES_AT_ONCE, count - start), (shard, inputs.reused.get(number), start))
+        for number, (shard, count) in enumerate(zip(shards, samples, strict=True))
+        if not (keep and number in inputs.reused)
+        for start in range(0, count, _SAMPLES_AT_ONCE)
+    ]
+    # Copy the rows of unchanged shards, and read the media of the others.
+    with MediaTables(staged, media, keep=keep) as tables:
+        if keep:
+            _copy_rows(inputs, tables)
+        read_chunk = _ShardReader(storage, inputs.journal, media)
+        added, broken, warnings = fill_media_tables(
+            tables, read_chunk, chunks, workers=inputs.plan.workers, on_progress=report
+        )
+        entries = tables.count()
+    return MediaReport(media_filter=media, entries=entries, collected=added, broken=broken, warnings=warnings)
+
+
+def _can_copy_rows(storage: Storage) -> bool:
+    try:
+        with closing(open_sqlite(storage.local_path(INDEX_SQLITE))) as database:
+            next(entry_keys_of_shards(database, [0]), None)
+    except sqlite3.Error:
+        return False
+    return True
+
+
+def _copy_rows(inputs: PrepareInputs, tables: MediaTables) -> None:
+    """Copy the rows of the published ``index.sqlite``, except for shards that changed or were removed."""
+    storage, names = inputs.storage, {entry.name for entry in inputs.reused.values()}
+    gone = [number for number, shard in enumerate(inputs.previous_shards) if shard.name not in names]
+    try:
+        with closing(open_sqlite(storage.local_path(INDEX_SQLITE))) as database:
+            if not tables.has_rows:
+                tables.add(database.execute(media_query(database)))
+            tables.remove(entry_keys_of_shards(database, gone))
+    except sqlite3.Error as error:
+        raise FormatError(
+            f"index.sqlite cannot be read ({error})",
+            shard=storage.path(INDEX_SQLITE),
+            hint="rebuild it: energon prepare --force-overwrite",
+        ) from error
+
+
+class _ShardReader:
+    """Reads chunks of samples in a worker; the last shard stays open for the next chunk."""
+
+    def __init__(self, storage: Storage, journal: Journal, media_filter: MediaFilter) -> None:
+        self._storage = storage
+        self._journal = journal
+        self._filter = media_filter
+        self._previous: PreviousIndex | None = None
+        self._opened: tuple[FileInfo, ReadableFile, ShardIndex, list[str]] | None = None  # the last: keys of samples
+
+    def __call__(self, chunk: MediaChunk) -> MediaRows:
+        shard, reused, first = chunk.content
+        if self._opened is None or self._opened[0] != shard:
+            loaded = self._load(shard, reused)
+            self._opened = shard, self._storage.open(shard.name), loaded, loaded.keys()
+        _, file, index, keys = self._opened
+        rows = MediaRows()
+        for sample in range(first, first + chunk.entries):
+            start = int(index.part_ends[sample - 1]) if sample else 0
+            for row in range(start, int(index.part_ends[sample])):
+                entry_key = f"{keys[sample]}.{index.part_names[index.part_name[row]]}"
+                if may_be_media(entry_key, self._filter):
+                    region = FileRegion(file, int(index.part_offset[row]), int(index.part_size[row]))
+                    rows.extract(region, entry_key, self._filter)
         return rows
 
+    def _load(self, shard: FileInfo, reused: ShardEntry | None) -> ShardIndex:
+        if reused is None:
+            return self._journal.load(shard) or index_shard(self._storage, shard.name)
+        self._previous = self._previous or PreviousIndex(self._storage)
+        return self._previous.load(reused)
 
-def _is_outage(error: Exception) -> bool:
-    """Return True for a failure of the service, after which every other file would count as broken."""
-    return isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError)
+
+# --------------------------------------------------------------------------------------------- a folder of files
+
+
+def _read_files(storage: Storage, media_filter: MediaFilter, chunk: MediaChunk) -> MediaRows:
+    rows = MediaRows()
+    for info in chunk.content:
+        try:
+            with storage.open(info.name, info) as file:
+                rows.extract(FileRegion(file, 0, file.size_bytes), info.name, media_filter)
+        except (StorageError, FormatError) as error:  # FormatError: it was replaced in its object store
+            is_outage = isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError)
+            if storage.checks_versions and is_outage:
+                raise  # every other file would count as broken, too
+            rows.note_broken(info.name, error.message)
+    return rows
 
 
 def prepare_media_folder(
@@ -76,6 +178,7 @@ def prepare_media_folder(
         ConfigError: The folder is a dataset, or a package is missing.
         StorageError: No media was found, another run works here, or the disk is full.
     """
+    # Check that this is a folder of files.
     storage.list_once("")
     if storage.exists(INFO_JSON) or storage.exists(INFO_YAML):
         folder = storage.path("")
@@ -83,16 +186,20 @@ def prepare_media_folder(
         raise ConfigError("this is a dataset, no folder of files", file=folder, hint=hint)
     if not storage.exists(""):
         raise missing_folder(storage)
+    # Find the files that may be media, in chunks.
     files, undecodable = _files_to_read(storage.list(), media_filter)
-    chunks = [_Chunk(tuple(files[at : at + _FILES_AT_ONCE])) for at in range(0, len(files), _FILES_AT_ONCE)]
+    groups = [files[at : at + _FILES_AT_ONCE] for at in range(0, len(files), _FILES_AT_ONCE)]
+    chunks = [MediaChunk(f"{group[0].name} … {group[-1].name}", len(group), group) for group in groups]
     if not files:
         raise _no_media(storage, (), undecodable)
+    # Read them into a new index.sqlite, which replaces the present one.
     with storage.lock(LOCK):
         storage.check_target(INDEX_SQLITE)
         with _staged_sqlite(storage) as path:
             with MediaTables(path, media_filter) as tables:
+                read_chunk = partial(_read_files, storage, media_filter)
                 added, broken, warnings = fill_media_tables(
-                    tables, _ReadFiles(storage, media_filter), chunks, workers=workers, on_progress=on_progress
+                    tables, read_chunk, chunks, workers=workers, on_progress=on_progress
                 )
             if not added:
                 raise _no_media(storage, warnings, undecodable)

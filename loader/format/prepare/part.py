@@ -13,10 +13,10 @@ from ...storage import FileInfo, RemoteStorage, Storage
 from ..cluster.share import PART_PLAN, Part, PartPlan, divide_shards, read_part_plan, scan_folders, write_part_plan
 from ..index.current import PreviousIndex
 from ..index.journal import Journal, ScanFolders, download_scans
-from .inputs import unchanged_shards
-from .plan import PreparePlan, PrepareProgress, ProgressCallback, ScanHow
+from .plan import PreparePlan, ProgressCallback, ScanHow
 from .scans import ShardScans
 from .shards import find_shards, parse_exclude
+from .staging import unchanged_shards
 from .workspace import check_destination, open_part_workspace
 
 _STATUS_THREADS = 32  # of a network file system or an object store
@@ -43,28 +43,27 @@ def run_part(
 
     Args:
         plan: The prepare; a part uses its path, workers, meta folder, ``scan``, ``exclude`` and ``force``.
-        part: The part to scan.
-        dry_run: Scan nothing.
-        on_progress: Called after each shard.
-
-    Raises:
-        FormatError: Shards are truncated or damaged; the message names all of them, and the others are scanned.
-        ConfigError: The dataset is being prepared in another number of parts, or has no tar shards.
-        StorageError: No shards, no permission, a full disk, or a prepare that is no part runs here.
     """
     started = time.perf_counter()
     storage = plan.ref.storage()
     if dry_run:
+        scanned = 0
         shards = _present(storage, plan, _part_plan(storage, plan, part, write=False).shards_of(part.number))
-        return _report(part, shards, scanned=0, started=started)
-    with open_part_workspace(storage) as work:
-        part_plan = _part_plan(storage, plan, part, write=True)
-        folders = scan_folders(part_plan, part.number)
-        if isinstance(storage, RemoteStorage):
-            download_scans(storage, work, folders)
-        shards = _present(storage, plan, part_plan.shards_of(part.number))
-        scanned = _scan(storage, work, plan, shards, folders=folders, on_progress=on_progress)
-    return _report(part, shards, scanned=scanned, started=started)
+    else:
+        with open_part_workspace(storage) as work:
+            part_plan = _part_plan(storage, plan, part, write=True)
+            folders = scan_folders(part_plan, part.number)
+            if isinstance(storage, RemoteStorage):
+                download_scans(storage, work, folders)
+            shards = _present(storage, plan, part_plan.shards_of(part.number))
+            scanned = _scan(storage, work, plan, shards, folders=folders, on_progress=on_progress)
+    return PartReport(
+        part=part,
+        shards=len(shards),
+        size_bytes=sum(shard.size_bytes for shard in shards),
+        scanned=scanned,
+        seconds=time.perf_counter() - started,
+    )
 
 
 def _part_plan(storage: Storage, plan: PreparePlan, part: Part, *, write: bool) -> PartPlan:
@@ -123,30 +122,10 @@ def _scan(
     """Scan the shards that are not in the journal; return their number."""
     with closing(Journal(work, folders)) as journal:
         to_scan = [shard for shard in shards if not journal.has(shard)]
+        how = ScanHow(workers=plan.workers, on_progress=on_progress, mode=plan.scan, part=folders)
         resumed = len(shards) - len(to_scan)
-        if on_progress is not None and resumed:
-            on_progress(
-                PrepareProgress(phase="scan", shards_done=resumed, shards_total=len(shards), samples=0, resumed=resumed)
-            )
-        scans = ShardScans(
-            storage,
-            work,
-            journal,
-            to_scan,
-            ScanHow(workers=plan.workers, on_progress=on_progress, mode=plan.scan, part=folders),
-            total=len(shards),
-        )
+        scans = ShardScans(storage, work, journal, to_scan, how, total=len(shards), resumed=resumed)
         with closing(scans):
             for shard in to_scan:
                 scans.wait_for(shard)
     return len(to_scan)
-
-
-def _report(part: Part, shards: Sequence[FileInfo], *, scanned: int, started: float) -> PartReport:
-    return PartReport(
-        part=part,
-        shards=len(shards),
-        size_bytes=sum(shard.size_bytes for shard in shards),
-        scanned=scanned,
-        seconds=time.perf_counter() - started,
-    )

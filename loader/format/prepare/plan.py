@@ -54,7 +54,7 @@ class PreparePlan:
         strict: Publish nothing if a file of the folder or a member of a shard is left out.
         meta_folder: Folder to use instead of ``.nv-meta``; nothing else is written then, so compat files are not.
         media: Parts to collect media metadata of; None keeps the choice of an earlier prepare.
-        fix_duplicates: Rename keys that occur in several shards, in new copies of those shards.
+        fix_duplicates: Rename keys that occur in several shards, in new copies of these shards.
         max_json_bytes: Larger JSON parts of examples are neither read nor parsed; None for no limit.
     """
 
@@ -230,7 +230,6 @@ class RunningPrepare(ABC):
         """End the workers of a scan that was not completed."""
 
     def _report(self, layout: Layout, identity: str, **facts: Any) -> PrepareReport:
-        """Return the report on an index."""
         return PrepareReport(
             uuid=identity,
             samples=layout.samples,

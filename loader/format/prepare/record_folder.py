@@ -19,38 +19,34 @@ from ...storage import FileInfo, Storage
 from ...version import __version__
 from ..carry import NextValues, carry_to_next_index
 from ..cluster.executor import run_in_executor
-from ..contents.findings import Contents
-from ..contents.sampler import MAX_JSON_BYTES, ContentSampler, parse_document
+from ..contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
-from ..index.current import read_uuid, stale_indexes
+from ..index.current import read_uuid
 from ..index.layout import (
     PART_SETS_FILE,
     Layout,
     PartStats,
     ShardEntry,
-    encode_layout,
-    encode_part_sets,
+    encode_struct,
 )
-from ..index.publish import stage_files
 from ..jsonl.index import IDX_SUFFIX, LINE, build_jsonl_index, open_jsonl_index, prepare_jsonl
 from ..jsonl.lines import BYTE_ORDER_MARK
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE
 from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_files
-from ..records.record_file import open_record_file, read_record
+from ..records.opening import open_record_file
+from ..records.record_file import read_record
 from ..worker_pool import run_in_workers
-from .inputs import is_written, planned_files
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
 from .scans import raise_scan_errors
 from .shards import ShardSearch, find_shards
 from .split import plan_split
+from .staging import is_written, planned_files
 from .workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Samples of a file, the bytes of its parts by name, and what some samples contain."""
-
     samples: int
     part_bytes: Mapping[str, int]
     contents: Contents = field(default_factory=Contents)
@@ -80,7 +76,6 @@ class _Count:
             return error
 
     def inspect_again(self, shard: FileInfo) -> Contents:
-        """Inspect samples of a file that was indexed before."""
         if not (shard.name.endswith(".jsonl") and shard.name in self.samples_of):
             return Contents()
         return self._inspect(shard, open_jsonl_index(self.storage, shard.name).offsets)
@@ -112,15 +107,6 @@ class RecordPrepare(RunningPrepare):
     """A prepare of a locked folder of files of numbered samples.
 
     Only files that have changed are read.
-
-    Args:
-        workspace: The dataset, and the folder of its staged files.
-        plan: The plan of the prepare.
-        search: The files.
-        how: How they are read.
-
-    Raises:
-        ConfigError: The plan has a choice that only tar shards have.
     """
 
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:
@@ -131,7 +117,6 @@ class RecordPrepare(RunningPrepare):
         self._start(search)
 
     def _start(self, search: ShardSearch) -> None:
-        """Begin to read the files that have changed."""
         storage, plan, how = self._workspace.storage, self._plan, self._how
         self._search = search
         self._known = {} if plan.force or self._previous is None else _unchanged(storage, self._previous, search)
@@ -161,7 +146,6 @@ class RecordPrepare(RunningPrepare):
         self._index = RecordIndex(self._workspace.storage, "", layout, part_sets=part_sets)
 
     def _count(self) -> dict[str, _Counted]:
-        """Wait for the counts of the files to read."""
         counted: dict[str, _Counted] = {}
         errors: dict[int, EnergonError] = {}
         total, samples = len(self._search.shards), 0
@@ -203,7 +187,7 @@ class RecordPrepare(RunningPrepare):
             with storage.open(shard.name, shard.info) as opened:
                 line = opened.read_at(0, min(max_bytes, MAX_JSON_BYTES)).partition(b"\n")[0]
             return {LINE: line.removeprefix(BYTE_ORDER_MARK)}
-        from ..parquet.row_file import RowFile
+        from ..records.row_file import RowFile
 
         file = RowFile(storage, shard.name)
         if max(file.group_bytes) > max_bytes:  # a row is read with its whole row group
@@ -215,18 +199,21 @@ class RecordPrepare(RunningPrepare):
         self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True
     ) -> PrepareReport:
         workspace, storage, previous = self._workspace, self._workspace.storage, self._previous
+        # Count files again that have changed since the scan.
         if not is_listed:
             storage.list_once("")
             search = find_shards(storage, exclude=self._plan.exclude)
             if search.shards != self._search.shards:
                 self._start(search)
                 self.scan()
+        # Plan the split and the files to write.
         layout = self.index.layout
         split = plan_split(storage, request, self._search.names)
         split_counts = split.counts(layout.shards, storage=storage)
         contents = planned_files(files, split)
         is_same = previous is not None and not self._to_scan and previous.shards == layout.shards
         changed = not (is_same and is_written(storage, contents))
+        # Carry columns and filters, and publish if anything has changed.
         earlier = previous.shards if previous else ()
         carried = carry_to_next_index(storage, workspace.work, earlier=earlier, now=layout.shards)
         identity = previous.uuid if previous is not None else ""
@@ -287,8 +274,7 @@ def _unchanged(storage: Storage, previous: RecordIndex, search: ShardSearch) -> 
     unchanged = {}
     for shard in search.shards:
         entry = entries.get(shard.name)
-        version = shard.size_bytes, shard.mtime_ns, shard.etag
-        if entry is None or (entry.size_bytes, entry.mtime_ns, entry.etag) != version:
+        if entry is None or not entry.is_version(shard):
             continue
         try:
             counted = _counted(storage, shard.name)
@@ -327,18 +313,20 @@ def _publish(
     previous: RecordIndex | None,
     carried: NextValues,
 ) -> str:
-    """Commit the index and the files; return the uuid of the index."""
-    storage, identity = workspace.storage, uuid.uuid4()
+    identity = uuid.uuid4()
+    folder = f"{INDEX_FOLDER}/{identity}"
     contents = {
-        f"{INDEX_FOLDER}/{identity}/{PART_SETS_FILE}": encode_part_sets(index.part_sets()),
-        f"{INDEX_FOLDER}/{identity}/layout.json": encode_layout(index.layout),
+        f"{folder}/{PART_SETS_FILE}": encode_struct(index.part_sets()),
+        f"{folder}/layout.json": encode_struct(index.layout),
         **files,
-        INDEX_UUID: str(identity).encode(),
-        INFO_JSON: workspace.shard_info({shard.name: shard.samples for shard in index.shards}, identity),
     }
-    kept = None if previous is None else previous.uuid  # running jobs may still read it
-    removals = [*stale_indexes(storage, kept=kept), *carried.removals]
-    if storage.exists(INDEX_SQLITE):  # of tar shards that the folder had before
-        removals.append(INDEX_SQLITE)
-    workspace.commit([*carried.renames, *stage_files(workspace.work, contents)], removals, None)
-    return str(identity)
+    # The folder may have had tar shards before.
+    sqlite = [INDEX_SQLITE] if workspace.storage.exists(INDEX_SQLITE) else []
+    return workspace.publish(
+        identity,
+        index.shards,
+        renames=carried.renames,
+        files=contents,
+        previous=None if previous is None else previous.uuid,
+        removals=[*carried.removals, *sqlite],
+    )

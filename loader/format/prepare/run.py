@@ -17,21 +17,28 @@ from ...storage import RemoteStorage, Storage
 from ..carry import NextValues, carry_to_next_index
 from ..cluster.share import check_complete, check_not_planned
 from ..compat.files import STAGED_SQLITE, stale_compat_files
-from ..contents.sampler import ContentSampler
-from ..index.current import prefetch_documents, stale_indexes
+from ..contents.findings import ContentSampler
+from ..index.current import prefetch_documents
 from ..index.dataset_index import DatasetIndex
 from ..index.layout import Layout, layout_warnings
-from ..index.publish import STAGING, stage_files
+from ..index.publish import STAGING
 from ..index.sample_bytes import read_sample
 from ..media.tables import MediaReport
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
 from .fix_duplicates import fix_duplicates, repeated_keys
-from .inputs import PrepareInputs, is_up_to_date, is_written, planned_files, read_inputs
+from .media_folder import collect_media
 from .plan import PartSize, PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
 from .record_folder import RecordPrepare
 from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
-from .staging import STAGED_INDEX, IndexStaging, StagedIndex
+from .staging import (
+    STAGED_INDEX,
+    IndexStaging,
+    PrepareInputs,
+    is_up_to_date,
+    is_written,
+    planned_files,
+)
 from .workspace import Workspace, check_destination, open_trial_workspace, open_workspace
 
 _MAX_KNOWN_SETS = 1000  # of an earlier index, that are inspected again
@@ -95,6 +102,7 @@ def open_prepare(
         ConfigError: As for :func:`run_prepare`.
         StorageError: As for :func:`run_prepare`.
     """
+    # Restrict the plan to what the place of the dataset allows.
     if plan.ref.has_other_folder:
         plan = _beside(plan)
     if plan.media is not None and plan.compat is False:
@@ -103,12 +111,14 @@ def open_prepare(
         storage = plan.ref.storage()
     if isinstance(storage, RemoteStorage):
         plan = _at_url(plan)
+    # Find the shards, and check the destination and the split before anything is scanned.
     storage.list_once("")
     search = find_shards(storage, exclude=plan.exclude)
     check_destination(storage, plan.ref, shards=search.names, force=plan.force)
     prefetch_documents(storage, [SPLIT_YAML])
     if plan.split is not None:
         plan_split(storage, plan.split, search.names)
+    # Begin the scans.
     with open_trial_workspace(storage) if is_trial else open_workspace(storage) as workspace:
         if not (plan.merge or is_trial):
             check_not_planned(storage)
@@ -127,11 +137,7 @@ def open_prepare(
 
 
 def _beside(plan: PreparePlan) -> PreparePlan:
-    """Return a plan that writes nothing next to the shards.
-
-    Raises:
-        ConfigError: The plan requires files next to the shards.
-    """
+    """Return a plan that writes nothing next to the shards."""
     needed = {
         "compat=True": plan.compat is True,
         "fix_duplicates": plan.fix_duplicates,
@@ -148,11 +154,7 @@ def _beside(plan: PreparePlan) -> PreparePlan:
 
 
 def _at_url(plan: PreparePlan) -> PreparePlan:
-    """Return a plan for a dataset in an object store: without compat files, unless the plan requests or needs them.
-
-    Raises:
-        ConfigError: The plan requires what is done only on this machine.
-    """
+    """Return a plan for a dataset in an object store: without compat files, unless the plan requests or needs them."""
     if plan.fix_duplicates:
         raise ConfigError(
             "fix_duplicates replaces shards, which are not written in an object store",
@@ -176,8 +178,8 @@ class TarPrepare(RunningPrepare):
 
     def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch, how: ScanHow) -> None:
         super().__init__(plan, how)
-        self._staged: StagedIndex | None = None
-        self._inputs = read_inputs(workspace, plan, search)
+        self._staged: IndexStaging | None = None
+        self._inputs = PrepareInputs(workspace, plan, search)
         self._staging: IndexStaging | None = None
         if plan.merge:
             check_complete(workspace.storage, [shard.name for shard in self._inputs.to_scan()])
@@ -245,12 +247,14 @@ class TarPrepare(RunningPrepare):
         self, request: SplitRequest | None, files: Mapping[str, str], *, is_listed: bool = True
     ) -> PrepareReport:
         storage, work = self._inputs.storage, self._inputs.workspace.work
+        # Stage again if shards have changed since the scan.
         if not is_listed:
             storage.list_once("")
             search = find_shards(storage, exclude=self._plan.exclude)
             if search.shards != self._inputs.search.shards:
                 self._restart(search)
         split = plan_split(storage, request, self._inputs.search.names)
+        # Publish; if keys have to be renamed first, the changed shards are staged again.
         while True:
             inputs, contents = self._inputs, planned_files(files, split)
             if self._staged is None and self._staging is None and is_written(storage, contents):
@@ -265,18 +269,16 @@ class TarPrepare(RunningPrepare):
             if not staged.keys_to_fix.samples:
                 self._check_strict()
                 counts = split.counts(staged.layout.shards, storage=storage)  # a range beyond a shard is refused here
-                media = _collect_media(inputs, staged, self._how.on_progress)
-                carried = carry_to_next_index(
-                    storage,
-                    work,
-                    earlier=inputs.previous.index.shards if inputs.previous.index else (),
-                    now=staged.layout.shards,
-                )
+                media = None
+                if staged.compat_renames:
+                    path, samples = work.local_path(STAGED_SQLITE), [shard.samples for shard in staged.layout.shards]
+                    media = collect_media(inputs, path, samples, self._how.on_progress)
+                carried = carry_to_next_index(storage, work, earlier=inputs.previous_shards, now=staged.layout.shards)
                 identity = _publish(inputs, staged, carried, contents)
                 report = self._report_of(staged.layout, identity, split, counts, media=media)
                 return replace(report, warnings=(*report.warnings, *carried.warnings))
             keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
-            renamed = fix_duplicates(storage, inputs.search.names, keys).renamed
+            renamed = fix_duplicates(storage, inputs.search.names, keys)
             split = rename_excluded(storage, split, renamed)
             work.remove(STAGING)
             self._restart(find_shards(storage, exclude=self._plan.exclude))
@@ -286,11 +288,10 @@ class TarPrepare(RunningPrepare):
             self.account.check_complete(at=self._inputs.storage.path(""))
 
     def _restart(self, search: ShardSearch) -> None:
-        """Stage another index, because shards have changed."""
         self.close()
         self._inputs.workspace.work.remove(STAGING)
         self._how = replace(self._how, inspects=False)
-        self._inputs = read_inputs(self._inputs.workspace, self._plan, search)
+        self._inputs = PrepareInputs(self._inputs.workspace, self._plan, search)
         self._staged, self._staging = None, self._stage()
 
     def discard(self) -> None:
@@ -298,7 +299,6 @@ class TarPrepare(RunningPrepare):
             self._inputs.workspace.forget_scans()
 
     def close(self) -> None:
-        """End the workers of a scan that was not completed."""
         if self._staging is not None:
             self._staging.close()
             self._staging = None
@@ -329,7 +329,7 @@ class TarPrepare(RunningPrepare):
         )
 
 
-def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None) -> list[str]:
+def _warnings(inputs: PrepareInputs, layout: Layout, staged: IndexStaging | None) -> list[str]:
     warnings = [compressed_warning(inputs.search.compressed)] if inputs.search.compressed else []
     warnings += layout_warnings(layout)
     if staged and staged.compat_warning:
@@ -343,45 +343,25 @@ def _warnings(inputs: PrepareInputs, layout: Layout, staged: StagedIndex | None)
 # ------------------------------------------------------------------------------------------------------ publish
 
 
-def _collect_media(
-    inputs: PrepareInputs, staged: StagedIndex, on_progress: ProgressCallback | None
-) -> MediaReport | None:
-    """Add media metadata to the staged ``index.sqlite``; return None without such a file."""
-    if not staged.compat_renames:
-        return None
-    return inputs.media.collect(
-        inputs.workspace.work.local_path(STAGED_SQLITE),
-        inputs.shards,
-        inputs.journal,
-        samples=[shard.samples for shard in staged.layout.shards],
-        reused=inputs.reused,
-        previous=inputs.previous,
-        workers=inputs.plan.workers,
-        on_progress=on_progress,
-    )
-
-
-def _publish(inputs: PrepareInputs, staged: StagedIndex, carried: NextValues, contents: Mapping[str, bytes]) -> str:
+def _publish(inputs: PrepareInputs, staged: IndexStaging, carried: NextValues, files: Mapping[str, bytes]) -> str:
     """Commit the staged files and the files of the plan; return the uuid of the new index."""
-    storage, work, identity = inputs.storage, inputs.workspace.work, uuid.uuid4()
-    renames = [(STAGED_INDEX, f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *carried.renames]
-    files = {
-        **contents,
-        INDEX_UUID: str(identity).encode(),
-        INFO_JSON: inputs.workspace.shard_info({shard.name: shard.samples for shard in staged.layout.shards}, identity),
-    }
-    renames += stage_files(work, files)
-    # Running jobs may still read the previous index; older ones are removed.
-    previous = inputs.previous.index.uuid if inputs.previous.index else None
-    removals = [*stale_indexes(storage, kept=previous), *carried.removals]
-    removals += stale_compat_files(
-        storage,
-        earlier=inputs.previous_shards,
-        now=[(shard.name, number in inputs.reused) for number, shard in enumerate(inputs.shards)],
-        rewritten=bool(staged.compat_renames),
-        tar_files=inputs.search.tar_files,
+    identity, previous = uuid.uuid4(), inputs.previous.index
+    return inputs.workspace.publish(
+        identity,
+        staged.layout.shards,
+        renames=[(STAGED_INDEX, f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames, *carried.renames],
+        files=files,
+        previous=previous.uuid if previous else None,
+        removals=[
+            *carried.removals,
+            *stale_compat_files(
+                inputs.storage,
+                earlier=inputs.previous_shards,
+                now=[(shard.name, number in inputs.reused) for number, shard in enumerate(inputs.shards)],
+                rewritten=bool(staged.compat_renames),
+                tar_files=inputs.search.tar_files,
+            ),
+        ],
+        # No lock keeps parts out of an object store.
+        check=None if inputs.plan.merge else partial(check_not_planned, inputs.storage, is_known=False),
     )
-    # No lock keeps parts out of an object store.
-    check = None if inputs.plan.merge else partial(check_not_planned, storage, is_known=False)
-    inputs.workspace.commit(renames, removals, check)
-    return str(identity)

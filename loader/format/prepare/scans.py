@@ -14,8 +14,7 @@ from ...errors import EnergonError, FormatError, StorageError
 from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
 from ..cluster.executor import run_in_executor
 from ..compat.files import stage_tar_idx
-from ..contents.findings import Contents
-from ..contents.sampler import ContentSampler
+from ..contents.findings import Contents, ContentSampler
 from ..index.journal import Journal, ScanFolders, ScanPlace, download_scan, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
@@ -34,18 +33,10 @@ _MAX_BYTES_HERE = 1 << 30  # of shards that are scanned without a worker process
 
 
 class _Group(list[FileInfo]):
-    """Neighbouring shards that are scanned together."""
-
     @property
     def name(self) -> str:
         """The shards, for the error of a worker that was killed."""
         return self[0].name if len(self) == 1 else f"{len(self)} shards from {self[0].name} to {self[-1].name}"
-
-
-class _Progress(NamedTuple):
-    """A shard of a group was scanned, and is not stored yet."""
-
-    samples: int
 
 
 class _Scanned(NamedTuple):
@@ -78,6 +69,37 @@ def _remote_groups(shards: Sequence[FileInfo], workers: int, *, is_here: bool) -
     return [_Group(shards[start : start + count]) for start in range(0, len(shards), count)]
 
 
+def _store(
+    work: Storage,
+    shards: _Group,
+    results: Sequence[EnergonError | ShardIndex],
+    part: ScanFolders | None,
+    *,
+    stages_tar_idx: bool,
+) -> tuple[list[tuple[FileInfo, ShardIndex]], list[ScanPlace]]:
+    """Store the scans of a group in the journal; return the scanned shards, and the places of their scans."""
+    scans = [(shard, found) for shard, found in zip(shards, results, strict=True) if isinstance(found, ShardIndex)]
+    places = save_scans(work, scans, part) if scans else []
+    for shard, index in scans if stages_tar_idx else ():
+        stage_tar_idx(work, shard, index)
+    return scans, places
+
+
+def _scanned(
+    shards: _Group,
+    results: Sequence[EnergonError | ShardIndex],
+    places: Sequence[ScanPlace],
+    contents: Mapping[str, Contents],
+) -> list[_Scanned]:
+    remaining = iter(places)
+    return [
+        _Scanned(next(remaining), len(result), contents.get(shard.name))
+        if isinstance(result, ShardIndex)
+        else _Scanned(result)
+        for shard, result in zip(shards, results, strict=True)
+    ]
+
+
 @dataclass(frozen=True, slots=True)
 class _Scan:
     """Scan a group of shards into the journal; runs in a worker."""
@@ -91,26 +113,14 @@ class _Scan:
     def __call__(self, shards: _Group) -> list[_Scanned]:
         small = index_small_shards(self.storage, shards)
         results = [self._index(shard, index) for shard, index in zip(shards, small, strict=True)]
-        scans = [
-            (shard, result)
-            for shard, result in zip(shards, results, strict=True)
-            if not isinstance(result, EnergonError)
-        ]
         # An error from here on, such as a full disk, is not a fault of a shard: it ends the run.
-        places = iter(save_scans(self.work, scans, self.part) if scans else ())
-        if self.stage_tar_idx:
-            for shard, index in scans:
-                stage_tar_idx(self.work, shard, index)
-        inspected = iter([self._inspect(shard, index) for shard, index in scans])
-        return [
-            _Scanned(result)
-            if isinstance(result, EnergonError)
-            else _Scanned(next(places), len(result), next(inspected))
-            for result in results
-        ]
-
-    def _inspect(self, shard: FileInfo, index: ShardIndex) -> Contents | None:
-        return None if self.sampler is None else self.sampler.inspect(self.storage, shard, index)
+        scans, places = _store(self.work, shards, results, self.part, stages_tar_idx=self.stage_tar_idx)
+        contents = (
+            {}
+            if self.sampler is None
+            else {shard.name: self.sampler.inspect(self.storage, shard, index) for shard, index in scans}
+        )
+        return _scanned(shards, results, places, contents)
 
     def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
@@ -132,29 +142,19 @@ class _Scan:
 
 @dataclass(frozen=True, slots=True)
 class _RemoteScan:
-    """Scan a group of shards into the journal; runs in a worker, which may use threads.
+    """Scan a group of shards into the journal; runs in a worker, which may use threads."""
 
-    Attributes:
-        storage: The folder of the shards.
-        work: The folder of staged files; None on another machine, which then stores scans in the dataset alone.
-        uploads: True if scans are also stored there, and not only in the folder of staged files.
-        mode: How shards are scanned.
-        stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
-        workers: Number of such workers.
-        part: The part of the prepare.
-        sampler: Inspects samples of the shards.
-    """
-
-    storage: RemoteStorage
+    storage: RemoteStorage  # the folder of the shards
+    # the folder of staged files; None on another machine, which then stores scans in the dataset alone
     work: Storage | None
-    uploads: bool
-    mode: ScanMode
-    stage_tar_idx: bool
-    workers: int
-    part: ScanFolders | None = None
-    sampler: ContentSampler | None = None
+    uploads: bool  # true if scans are also stored there, and not only in the folder of staged files
+    mode: ScanMode  # how shards are scanned
+    stage_tar_idx: bool  # also write the ``.tar.idx`` files to the staging folder
+    workers: int  # number of such workers
+    part: ScanFolders | None = None  # the part of the prepare
+    sampler: ContentSampler | None = None  # inspects samples of the shards
 
-    def __call__(self, shards: _Group) -> Generator[_Progress | list[_Scanned], None, None]:
+    def __call__(self, shards: _Group) -> Generator[int | list[_Scanned], None, None]:
         if self.work is not None:
             yield from self._scan(shards, self.work)
             return
@@ -164,11 +164,12 @@ class _RemoteScan:
     def run(self, shards: _Group) -> list[_Scanned]:
         """Scan a group as the task of an executor, which has one result."""
         *_, scanned = self(shards)
-        if isinstance(scanned, _Progress):
+        if isinstance(scanned, int):
             raise TypeError("a scan ends with the places of its results")
         return scanned
 
-    def _scan(self, shards: _Group, work: Storage) -> Generator[_Progress | list[_Scanned], None, None]:
+    def _scan(self, shards: _Group, work: Storage) -> Generator[int | list[_Scanned], None, None]:
+        # Scan the shards in threads.
         most = min(_SCANS_AT_ONCE, max(_MIN_SCANS, _REQUESTS_AT_ONCE // max(1, self.workers)))
         at_once = min(most, len(shards))
         indexer = RemoteIndexer(self.storage, self.mode, at_once=at_once)
@@ -185,13 +186,14 @@ class _RemoteScan:
                 contents[shard.name] = self.sampler.inspect(self.storage, shard, index, head=head)
             return index
 
+        # Report each shard as soon as it is scanned, and store the scans of all.
         with ThreadPoolExecutor(at_once, thread_name_prefix="scan") as threads:
             futures = [threads.submit(scanned, shard) for shard in shards]
             try:
                 for future in as_completed(futures):
                     result = future.result()
                     if isinstance(result, ShardIndex):
-                        yield _Progress(len(result))
+                        yield len(result)
             finally:
                 indexer.stop()
                 threads.shutdown(wait=False, cancel_futures=True)
@@ -205,27 +207,15 @@ class _RemoteScan:
         contents: Mapping[str, Contents],
     ) -> Iterator[list[_Scanned]]:
         """Store scans, and yield where; on this machine first, and meanwhile in the dataset."""
-        scans = [
-            (shard, result) for shard, result in zip(shards, results, strict=True) if isinstance(result, ShardIndex)
-        ]
-        places = save_scans(work, scans, self.part) if scans else []
-        if self.stage_tar_idx:
-            for shard, index in scans:
-                stage_tar_idx(work, shard, index)
+        scans, places = _store(work, shards, results, self.part, stages_tar_idx=self.stage_tar_idx)
         with ThreadPoolExecutor(1) as thread:
             is_stored = thread.submit(upload_scans, work, self.storage, places) if scans and self.uploads else None
             # An outage is not a fault of a shard: it ends the run, and the next one resumes from the stored scans.
             for result in results:
                 if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
                     raise result
-            remaining = iter(places)
             try:
-                yield [
-                    _Scanned(next(remaining), len(result), contents.get(shard.name))
-                    if isinstance(result, ShardIndex)
-                    else _Scanned(result)
-                    for shard, result in zip(shards, results, strict=True)
-                ]
+                yield _scanned(shards, results, places, contents)
             finally:
                 if is_stored is not None:
                     is_stored.result()
@@ -235,11 +225,8 @@ class ShardScans:
     """Scans that workers do while a prepare writes.
 
     Args:
-        storage: The dataset.
-        work: Where staged files wait for the commit.
-        journal: Gets the places of the scans.
-        to_scan: The shards to scan.
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
+        resumed: Number of shards that an interrupted run had scanned, for progress.
         how: How they are scanned; an executor gets tasks of up to 64 shards.
         stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         sampler: Inspects samples of the shards; None inspects none.
@@ -254,9 +241,11 @@ class ShardScans:
         how: ScanHow,
         *,
         total: int,
+        resumed: int = 0,
         stage_tar_idx: bool = False,
         sampler: ContentSampler | None = None,
     ) -> None:
+        # Keep count of the shards.
         self._journal = journal
         workers, executor = how.workers, how.executor
         stage_tar_idx = stage_tar_idx and executor is None  # a cluster may run a task twice
@@ -271,12 +260,15 @@ class ShardScans:
         self._before, self._scanned = total - len(self._open), 0
         self._reports_each = False  # before a whole group is stored
         self._written: Callable[[str], None] | None = None
+        if resumed:
+            self._report(resumed)
         self._report()
+        # Choose where the scans run: in an executor, in threads for an object store, or in processes.
         self._fetch_scans: Callable[[ScanPlace], None] | None = None
         shards = storage.main if isinstance(storage, SplitStorage) else storage
         if isinstance(storage, RemoteStorage):
             self._written = storage.note_written  # by other processes
-        self._results: Generator[tuple[int, _Progress | list[_Scanned]], None, None]
+        self._results: Generator[tuple[int, int | list[_Scanned]], None, None]
         uploads = shards is storage and not how.is_trial
         scan: Callable[[_Group], list[_Scanned]]
         remote = partial(_RemoteScan, mode=how.mode, stage_tar_idx=stage_tar_idx, part=how.part, sampler=sampler)
@@ -309,12 +301,7 @@ class ShardScans:
             self._results = run_in_workers(scan, self._groups, workers=workers, is_stopped=how.is_stopped)
 
     def wait_for(self, shard: FileInfo) -> None:
-        """Wait until a shard is in the journal.
-
-        Raises:
-            EnergonError: This shard, or another one scanned meanwhile, cannot be indexed. All scans are finished first,
-                so that the error names every damaged shard.
-        """
+        """Wait until a shard is in the journal."""
         while shard.name in self._open:
             self._take_group()
         if self._errors:
@@ -333,8 +320,8 @@ class ShardScans:
 
     def _take_group(self) -> None:
         number, results = next(self._results)
-        if isinstance(results, _Progress):
-            self._samples += results.samples
+        if isinstance(results, int):  # the samples of one shard of a group, which is not stored yet
+            self._samples += results
             self._scanned += 1
             self._report()
             return
@@ -355,13 +342,15 @@ class ShardScans:
         if not self._reports_each and any(result.samples for result in results):
             self._report()
 
-    def _report(self) -> None:
+    def _report(self, resumed: int = 0) -> None:
         if self._is_stopped is not None and self._is_stopped():
             raise StoppedError
         if self._on_progress:
-            done = self._before + self._scanned
+            done, samples = self._before + self._scanned, self._samples
             self._on_progress(
-                PrepareProgress(phase="scan", shards_done=done, shards_total=self._total, samples=self._samples)
+                PrepareProgress(
+                    phase="scan", shards_done=done, shards_total=self._total, samples=samples, resumed=resumed
+                )
             )
 
     def close(self) -> None:

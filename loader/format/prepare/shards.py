@@ -43,6 +43,7 @@ def count_text(counts: Mapping[str, int]) -> str:
 
 
 _TAR_FILES = (".tar", f".tar{TAR_IDX_SUFFIX}")
+# Endings of compressed tar files.
 _COMPRESSIONS = {
     ".tgz": "gz",
     ".tar.gz": "gz",
@@ -53,27 +54,19 @@ _COMPRESSIONS = {
     ".tar.zst": "zst",
     ".tar.lz4": "lz4",
 }
-"""Endings of compressed tar files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSearch:
-    """The shards of a folder, and the tar files that cannot be shards.
+    """The shards of a folder, and the tar files that cannot be shards."""
 
-    Attributes:
-        shards: Sorted by path components, as other readers of the format number them.
-        format: Format of files of numbered samples; None for tar files.
-        compressed: Tar files without random access, whose decompressed file is no shard.
-        counts: Extension → number of files, in a folder without tar files.
-        tar_files: All visible ``.tar`` and ``.tar.idx`` files, excluded ones too.
-        account: The files of the folder; those that the user excludes are not counted.
-    """
-
-    shards: tuple[FileInfo, ...]
-    format: Format | None = None
-    compressed: tuple[str, ...]
+    shards: tuple[FileInfo, ...]  # sorted by path components, as other readers of the format number them
+    format: Format | None = None  # format of files of numbered samples; None for tar files
+    compressed: tuple[str, ...]  # tar files without random access, whose decompressed file is no shard
+    # extension → number of files, in a folder without tar files
     counts: Mapping[str, int] = field(default_factory=dict)
-    tar_files: frozenset[str] = frozenset()
+    tar_files: frozenset[str] = frozenset()  # all visible ``.tar`` and ``.tar.idx`` files, excluded ones too
+    # the files of the folder; those that the user excludes are not counted
     account: Account = field(default_factory=Account)
 
     @property
@@ -87,13 +80,9 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
     Shards are the ``.tar`` files; in a folder without any, the ``.jsonl`` files or the ``.parquet`` files.
 
     Args:
-        storage: The dataset.
         exclude: Regular expression that excludes a shard if it matches anywhere in the path.
-
-    Raises:
-        ConfigError: ``exclude`` is not a regular expression, or there are both JSONL and Parquet files.
-        StorageError: The folder is missing or holds no shard.
     """
+    # Sort the files into shards of each format, compressed shards and others.
     excluded_names = parse_exclude(exclude)
     found: dict[str, list[FileInfo]] = {suffix: [] for suffix in SHARD_SUFFIXES}
     files: list[FileInfo] = []
@@ -108,9 +97,11 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
                 found[os.path.splitext(file.name)[1]].append(file)
         elif _is_compressed(file.name, excluded_names):
             compressed.append(file.name)
+    # Choose the format.
     shards = _shards_of_one_format(storage, found, any_tar=bool(compressed or excluded))
     if not shards:
         raise _no_shards(storage, files, compressed, excluded)
+    # Compressed shards whose decompressed file is a shard are done.
     tars = {shard.name for shard in shards}
     compressed = [name for name in compressed if tar_name(name) not in tars]
     shards.sort(key=lambda shard: shard.name.split("/"))
@@ -131,7 +122,6 @@ def _account(
     excluded: re.Pattern[str] | None,
     storage: Storage,
 ) -> Account:
-    """Return the account of the files of a folder: shards, compressed shards and others."""
     account = Account()
     account.take("files", len(shards))
     for file in files:
@@ -176,6 +166,7 @@ def _shards_of_one_format(storage: Storage, found: Mapping[str, list[FileInfo]],
 
 
 def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], excluded: int) -> StorageError:
+    # Name the likeliest reason: the pattern, compression, or another kind of files.
     path = storage.path("")
     single = len(compressed) == 1
     if excluded:
@@ -195,6 +186,7 @@ def _no_shards(storage: Storage, files: list[FileInfo], compressed: list[str], e
             path=path,
             hint=command_for_folder(storage.url, [file.name for file in files]),
         )
+    # The folder is empty, or has files that cannot be read.
     if storage.checks_versions:  # an object store, where a folder without files does not exist
         return missing_folder(storage)
     others = sorted(_unreadable_names(storage), key=lambda name: not name.endswith(SHARD_SUFFIXES))
@@ -221,12 +213,7 @@ def compressed_warning(compressed: Sequence[str]) -> str:
 
 
 def find_compressed(storage: Storage, *, exclude: str | None = None) -> list[str]:
-    """List the compressed shards below a folder, without hidden ones.
-
-    Raises:
-        ConfigError: ``exclude`` is not a regular expression.
-        StorageError: The folder is missing.
-    """
+    """List the compressed shards below a folder, without hidden ones."""
     excluded = parse_exclude(exclude)
     return [file.name for file in _visible_files(storage) if _is_compressed(file.name, excluded)]
 
@@ -254,11 +241,7 @@ def _compressed_ending(name: str) -> str:
 
 
 def parse_exclude(exclude: str | None) -> re.Pattern[str] | None:
-    """Compile the regular expression of excluded shards.
-
-    Raises:
-        ConfigError: It is not valid.
-    """
+    """Compile the regular expression of excluded shards."""
     try:
         return re.compile(exclude) if exclude else None
     except re.error as error:

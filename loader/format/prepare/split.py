@@ -33,10 +33,6 @@ class PlannedSplit:
 
         Args:
             shards: Shards of the index; one of the split that is not among them has no samples.
-            storage: The dataset, for messages.
-
-        Raises:
-            ConfigError: A range of numbers reaches beyond a shard.
         """
         config = SplitConfig(split_parts={}, sample_ranges=self.ranges)
         samples, file = {shard.name: shard.samples for shard in shards}, storage.path(f"{FOLDER}/{SPLIT_YAML}")
@@ -58,39 +54,28 @@ class PlannedSplit:
 
 
 def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[str]) -> PlannedSplit:
-    """Split the shards of a dataset as requested; without a request, keep the split of its ``split.yaml``.
-
-    Raises:
-        ConfigError: A pattern matches no shard, or the split file to keep is invalid.
-    """
+    """Split the shards of a dataset as requested; without a request, keep the split of its ``split.yaml``."""
     if request is None:
         return _kept_split(read_split_config(storage), shards)
+    ratio = request.ratio or {}
+    ranges: dict[str, SubsetRange] = {}
     if request.parts is not None:
         result = SplitResult(parts=dict(request.parts))
     elif request.patterns is not None:
         result = split_by_patterns(shards, request.patterns)
-    elif request.by_samples:
-        return _plan_by_samples(storage, request.ratio or {}, shards)
+    elif request.by_samples:  # a part with a share of 0 has no shard
+        ranges = ranges_by_ratio(ratio)
+        result = SplitResult(parts={name: tuple(shards) if name in ranges else () for name in ratio})
     else:
-        result = split_by_ratio(shards, request.ratio or {}, shuffle_seed=request.shuffle_seed)
-    config = SplitConfig(split_parts=result.parts, exclude=_kept_excludes(storage, shards))
-    return PlannedSplit(parts=result.parts, text=format_split_config(config), warnings=result.warnings)
-
-
-def _plan_by_samples(storage: Storage, ratio: Mapping[str, float], shards: Sequence[str]) -> PlannedSplit:
-    """Divide the samples of each shard by a ratio; a part with a share of 0 has no shard."""
-    ranges = ranges_by_ratio(ratio)
-    parts = {name: tuple(shards) if name in ranges else () for name in ratio}
-    config = SplitConfig(split_parts=parts, exclude=_kept_excludes(storage, shards), sample_ranges=ranges)
-    return PlannedSplit(parts=parts, text=format_split_config(config), ranges=ranges)
+        result = split_by_ratio(shards, ratio, shuffle_seed=request.shuffle_seed)
+    config = SplitConfig(split_parts=result.parts, exclude=_kept_excludes(storage, shards), sample_ranges=ranges)
+    return PlannedSplit(parts=result.parts, text=format_split_config(config), warnings=result.warnings, ranges=ranges)
 
 
 def rename_excluded(storage: Storage, split: PlannedSplit, renamed: Mapping[str, Mapping[str, str]]) -> PlannedSplit:
     """Rename the samples that a split excludes, after their keys were renamed.
 
     Args:
-        storage: The dataset.
-        split: The planned split.
         renamed: Shard → {old key: new key}.
     """
     config = parse_split_config(split.text, file=SPLIT_YAML) if split.text else read_split_config(storage)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from ...errors import ConfigError, Fault
-from ..documents.brace_patterns import ShardFinder
+from ..documents.brace_patterns import match_names
 from ..documents.subset import ShareRange, SubsetRange
 
 _RATIO_PARTS = ("train", "val", "test")
@@ -79,7 +79,7 @@ def split_by_ratio(
     """Assign whole shards to parts, in order, each part up to its running fraction (rounded down).
 
     While there are enough shards, every part with a ratio above 0 gets one, the first parts first: 8,1,1 over one shard
-    is all train. The result is that of megatron-energon, unless megatron-energon leaves such a part empty.
+    is all train. megatron-energon has the same result, unless it leaves such a part empty.
 
     Args:
         shards: Shards of the dataset, in order.
@@ -148,7 +148,7 @@ def _count(count: int, noun: str) -> str:
 def _shuffle(items: list[str], seed: int) -> None:
     """Shuffle in place, the same way under every version of Python.
 
-    The result is that of ``random.Random(seed).shuffle`` today, and with seed 42 the order of megatron-energon. Python
+    ``random.Random(seed).shuffle`` has the same result today, and seed 42 has the order of megatron-energon. Python
     guarantees the generator's bits for a seed, but not the algorithm of ``shuffle``, so it is repeated here.
     """
     bits = random.Random(seed).getrandbits
@@ -200,14 +200,14 @@ def split_by_patterns(shards: Sequence[str], patterns: Sequence[tuple[str, str]]
     >>> split_by_patterns(["train/0.tar", "val/0.tar"], [("train", "train/"), ("val", "glob:val/*")]).parts
     {'train': ('train/0.tar',), 'val': ('val/0.tar',)}
     """
-    finder = ShardFinder(shards)
+    ordered = sorted(set(shards))
     matched: dict[str, set[str]] = {}
     faults: list[Fault] = []
     for name, pattern in patterns:
         place = f"{name}:{pattern}"
         found: set[str] = set()
         try:
-            found = finder.find(pattern)
+            found = match_names(pattern, ordered)
             if not found:
                 faults.append(Fault(place=place, message=f"this matches no shard; {_similar_names(pattern, shards)}"))
         except ConfigError as error:

@@ -1,76 +1,158 @@
-"""Stage the index of a dataset: scan shards in workers, and meanwhile write columns and compat files."""
+"""Stage the index of a dataset: reuse what has not changed, scan shards in workers, and meanwhile write columns."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from typing import Self
 
 from ...errors import FormatError
+from ...storage import FileInfo, Storage
 from ...version import __version__
-from ..compat.files import CompatFiles, first_unwritable_folder
-from ..contents.findings import Contents
-from ..contents.sampler import ContentSampler
+from ..compat.files import CompatFiles, first_unwritable_folder, why_inexpressible
+from ..contents.findings import Contents, ContentSampler
+from ..index.current import PreviousIndex, read_uuid
 from ..index.dataset_index import DatasetIndex
-from ..index.layout import Layout
+from ..index.journal import Journal
+from ..index.layout import Layout, ShardEntry
 from ..index.publish import STAGING
+from ..index.shard_index import ShardIndex, index_shard
 from ..index.writer import DuplicateKeys, IndexWriter
-from ..nv_meta import INDEX_SQLITE
-from .inputs import PrepareInputs, reusable_compat_files
-from .plan import PrepareProgress, ScanHow
+from ..media.tables import (
+    read_media_filter,
+)
+from ..nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
+from ..tar.idx import has_tar_idx
+from .plan import PreparePlan, ScanHow
 from .scans import ShardScans
+from .shards import ShardSearch
+from .split import PlannedSplit
+from .workspace import Workspace
 
-STAGED_INDEX = f"{STAGING}/index"
-"""The folder of the index until the commit renames it."""
+
+class PrepareInputs:
+    """Everything that a prepare knows before it scans a shard."""
+
+    def __init__(self, workspace: Workspace, plan: PreparePlan, search: ShardSearch) -> None:
+        self.workspace = workspace
+        self.plan = plan
+        self.search = search
+        self.previous = PreviousIndex(workspace.storage)
+        # The filter by which the tables of the present index.sqlite were collected, and the one for the next tables.
+        self.recorded_media = read_media_filter(workspace.storage)
+        self.media = plan.media or self.recorded_media
+        self.journal = Journal(workspace.work)  # the scans of an interrupted prepare, and of this one
+        # The entries of unchanged shards in the previous index, by shard number; the other shards are scanned.
+        self.reused = {} if plan.force else unchanged_shards(plan, search.shards, self.previous)
+
+    @property
+    def storage(self) -> Storage:
+        return self.workspace.storage
+
+    @property
+    def shards(self) -> tuple[FileInfo, ...]:
+        return self.search.shards
+
+    @property
+    def previous_shards(self) -> tuple[ShardEntry, ...]:
+        return self.previous.index.shards if self.previous.index else ()
+
+    def to_scan(self) -> list[FileInfo]:
+        """Return the shards that are not reused, and that neither an interrupted run nor a part has scanned."""
+        resumes = self.plan.merge or not self.plan.force
+        return [
+            shard
+            for number, shard in enumerate(self.shards)
+            if number not in self.reused and not (resumes and self.journal.has(shard))
+        ]
+
+    def load_index(self, number: int) -> ShardIndex:
+        """Return the index of a reused or scanned shard."""
+        if number in self.reused:
+            return self.previous.load(self.reused[number])
+        shard = self.shards[number]
+        index = self.journal.load(shard)
+        # A power cut may have damaged the journal.
+        return index_shard(self.storage, shard.name) if index is None else index
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedIndex:
-    """The staged files of a prepare: a whole index, and the compat files if they can express it.
+def planned_files(files: Mapping[str, str], split: PlannedSplit) -> dict[str, bytes]:
+    """Return the files to write in addition to the index, path → contents.
 
-    Attributes:
-        layout: Layout of the index.
-        index: The index where it is staged.
-        contents: What some samples contain; nothing without a sampler.
-        keys_to_fix: Duplicate keys to rename before anything is published.
-        compat_renames: Renames that publish the compat files; empty without compat files.
-        compat_warning: Reason for writing no compat files.
-        scanned: Number of scanned shards.
-        resumed: Number of shards that an interrupted run had scanned.
+    Args:
+        files: Name in ``.nv-meta`` → text.
     """
+    contents = {f"{FOLDER}/{name}": text.encode() for name, text in files.items()}
+    if split.text is not None:
+        contents[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()
+    return contents
 
-    layout: Layout
-    index: DatasetIndex
-    contents: Contents = field(default_factory=Contents)
-    keys_to_fix: DuplicateKeys
-    compat_renames: list[tuple[str, str]]
-    compat_warning: str | None
-    scanned: int
-    resumed: int
+
+def is_written(storage: Storage, files: Mapping[str, bytes]) -> bool:
+    """Return True if all files exist with these contents."""
+    return all(storage.exists(name) and storage.read(name) == data for name, data in files.items())
+
+
+def unchanged_shards(plan: PreparePlan, shards: Sequence[FileInfo], previous: PreviousIndex) -> dict[int, ShardEntry]:
+    """Return the entries of shards that need no scan, by number."""
+    unchanged: dict[int, ShardEntry] = {}
+    if previous.index is not None and not previous.index.has_part_sets:
+        return unchanged  # an earlier version has not recorded which members are left out
+    for number, shard in enumerate(shards):
+        entry = previous.entry(shard)
+        if entry and (plan.compat is False or entry.scattered or previous.has_offsets(entry)):
+            unchanged[number] = entry
+    return unchanged
+
+
+def is_up_to_date(inputs: PrepareInputs) -> bool:
+    """Return True if a prepare would write the same index."""
+    plan, storage, previous = inputs.plan, inputs.storage, inputs.previous
+    index = previous.index
+    if index is None or plan.force or not index.has_part_sets or read_uuid(storage) != index.uuid:
+        return False
+    if index.shards != tuple(previous.entry(shard) for shard in inputs.shards):
+        return False
+    if plan.fix_duplicates and index.layout.duplicate_keys:
+        return False
+    if inputs.media != inputs.recorded_media:
+        return False
+    if plan.compat is False:
+        return True
+    if storage.exists(INDEX_SQLITE):
+        return len(reusable_compat_files(inputs)) == len(inputs.shards)
+    return plan.compat is None and why_inexpressible(storage, index) is not None
+
+
+def reusable_compat_files(inputs: PrepareInputs) -> frozenset[int]:
+    """Return the numbers of reused shards that have compat files under the same number."""
+    return frozenset(
+        number
+        for number, entry in inputs.reused.items()
+        if inputs.previous.number(entry.name) == number and has_tar_idx(inputs.storage, entry.name, entry.samples)
+    )
+
+
+STAGED_INDEX = f"{STAGING}/index"  # the folder of the index until the commit renames it
 
 
 class IndexStaging:
-    """Scans the shards of a prepare and stages their index. The workers start at once; :meth:`run` does the rest.
+    """Scans the shards of a prepare and stages their index. The workers start at once; :meth:`run` does the rest."""
 
-    Args:
-        inputs: The shards, and what is known of them.
-        how: How they are scanned.
-        sampler: Inspects samples; None inspects none.
-    """
+    # These are set by run().
+    layout: Layout
+    index: DatasetIndex  # where it is staged
+    keys_to_fix: DuplicateKeys  # to be renamed before anything is published
+    compat_renames: list[tuple[str, str]]  # which publish the compat files; empty if these cannot express the index
+    compat_warning: str | None  # reason for writing no compat files
 
     def __init__(self, inputs: PrepareInputs, how: ScanHow, *, sampler: ContentSampler | None = None) -> None:
         self._inputs = inputs
         self._sampler = sampler
         self._has_compat = inputs.plan.compat is not False and not how.is_trial
         to_scan = inputs.to_scan()
-        self._to_scan = len(to_scan)
-        self._resumed = len(inputs.shards) - len(inputs.reused) - len(to_scan)
-        if how.on_progress is not None and self._resumed:
-            done = len(inputs.shards) - len(to_scan)
-            how.on_progress(
-                PrepareProgress(
-                    phase="scan", shards_done=done, shards_total=len(inputs.shards), samples=0, resumed=self._resumed
-                )
-            )
+        self.scanned = len(to_scan)
+        self.resumed = len(inputs.shards) - len(inputs.reused) - len(to_scan)
         self._scans = ShardScans(
             inputs.storage,
             inputs.workspace.work,
@@ -78,58 +160,52 @@ class IndexStaging:
             to_scan,
             how,
             total=len(inputs.shards),
+            resumed=self.resumed,
             stage_tar_idx=self._has_compat,
             sampler=sampler,
         )
         self._chosen = sampler.samples_of if sampler is not None else {}
+        self.contents = Contents()  # of some samples; complete after run()
         self._contents: dict[int, Contents] = {}
 
-    def run(self) -> StagedIndex:
-        """Wait for the scans, and write the index and the compat files.
-
-        Raises:
-            FormatError: Shards are damaged, or hold no samples.
-        """
+    def run(self) -> Self:
+        """Wait for the scans, and write the index and the compat files."""
         inputs, work = self._inputs, self._inputs.workspace.work
         with ExitStack() as stack:
             stack.enter_context(closing(self))
+            # Write the shards in order, each as soon as it is scanned.
             compat = _open_compat_files(inputs) if self._has_compat else None
             if compat:
                 stack.enter_context(closing(compat))
-            writer = IndexWriter(work, STAGED_INDEX, kept=inputs.previous.rows, durable=False)
+            writer = IndexWriter(work, STAGED_INDEX, kept=inputs.previous.index, durable=False)
             with writer:
                 self._write_shards(writer, compat)
-            layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
+            self.layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
             work.flush([STAGED_INDEX])  # while another thread writes index.sqlite
-            if not layout.samples:
+            # Refuse shards without samples, and complete the compat files.
+            if not self.layout.samples:
                 raise FormatError(
                     "the shards hold no samples; expected members named key.part",
                     shard=inputs.storage.path(""),
                     hint="list the members of a shard: tar tf SHARD | head",
                 )
-            keys_to_fix = duplicates if inputs.plan.fix_duplicates else DuplicateKeys()
-            renames = compat.finish(duplicates, inputs.load_index) if compat and not keys_to_fix.samples else []
-        contents = Contents()
+            self.keys_to_fix = duplicates if inputs.plan.fix_duplicates else DuplicateKeys()
+            self.compat_renames = []
+            if compat and not self.keys_to_fix.samples:
+                self.compat_renames = compat.finish(duplicates, inputs.load_index)
+        # Merge what samples contain, in the order of the shards.
         for number in sorted(self._contents):
-            contents.merge(self._contents[number])
-        return StagedIndex(
-            layout=layout,
-            index=DatasetIndex(work, "staged", folder=STAGED_INDEX),
-            contents=contents,
-            keys_to_fix=keys_to_fix,
-            compat_renames=renames,
-            compat_warning=compat.reason if compat else None,
-            scanned=self._to_scan,
-            resumed=self._resumed,
-        )
+            self.contents.merge(self._contents[number])
+        self._contents.clear()
+        self.index = DatasetIndex(work, "staged", folder=STAGED_INDEX)
+        self.compat_warning = compat.reason if compat else None
+        return self
 
     def close(self) -> None:
-        """End the workers."""
         self._scans.close()
         self._inputs.journal.close()
 
     def _write_shards(self, writer: IndexWriter, compat: CompatFiles | None) -> None:
-        """Write all shards in order, each as soon as it is scanned."""
         inputs, scans = self._inputs, self._scans
         for number, shard in enumerate(inputs.shards):
             index = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from uuid import UUID
@@ -13,7 +13,9 @@ from ...errors import ConfigError, EnergonError, StorageError
 from ...storage import LocalStorage, RemoteStorage, Storage, is_url
 from ..dataset_ref import DatasetRef
 from ..documents.dataset_files import commit_mark, encode_shard_info, read_shard_info
+from ..index.current import stale_indexes
 from ..index.journal import download_scans
+from ..index.layout import ShardEntry
 from ..index.publish import (
     STAGING,
     ObjectCommit,
@@ -21,12 +23,14 @@ from ..index.publish import (
     finish_interrupted_commit,
     finish_object_commit,
     is_commit_pending,
+    stage_files,
 )
 from ..nv_meta import (
     DATASET_YAML,
     FOLDER,
     INDEX_FOLDER,
     INDEX_SQLITE,
+    INDEX_UUID,
     INFO_JSON,
     INFO_YAML,
     LOCK,
@@ -39,26 +43,45 @@ from ..unfinished import WRITING_FOLDER, remove_left_files
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """The places of a prepare.
-
-    Attributes:
-        storage: The dataset.
-        work: Where the files wait for the commit, with the journal: the dataset itself, or a temporary folder for one
-            in an object store.
-        commit: Publishes renames (staged name in ``work``, final name), the last one of ``.info.json``, and removes
-            files that the new state does not need; called with a check that may prevent it by an error.
-        has_recovered: True if the commit of an interrupted prepare was finished.
-    """
+    """The places of a prepare."""
 
     storage: Storage
+    # where the files wait for the commit, with the journal: the dataset itself, or a temporary folder for one in an
+    # object store
     work: Storage
+    # publishes renames (staged name in ``work``, final name), the last one of ``.info.json``, and removes files that
+    # the new state does not need; called with a check that may prevent it by an error
     commit: Callable[[Sequence[tuple[str, str]], Sequence[str], Callable[[], None] | None], None]
-    has_recovered: bool = False
 
-    def shard_info(self, shard_counts: Mapping[str, int], identity: UUID) -> bytes:
-        """Return the content of ``.info.json`` for the commit of an index."""
-        data = encode_shard_info(shard_counts)
-        return data if self.work is self.storage else data + commit_mark(identity.int)
+    def publish(
+        self,
+        identity: UUID,
+        shards: Iterable[ShardEntry],
+        *,
+        renames: Sequence[tuple[str, str]],
+        files: Mapping[str, bytes],
+        previous: str | None,
+        removals: Sequence[str],
+        check: Callable[[], None] | None = None,
+    ) -> str:
+        """Commit an index; return its uuid.
+
+        Args:
+            identity: The uuid.
+            shards: Shards of the index.
+            renames: Pairs (staged name in ``work``, final name).
+            files: Further files, name → contents, published after them.
+            previous: The uuid of the previous index, which running jobs may still read; all others are removed.
+            removals: Further files to remove.
+            check: Prevents the commit by an error.
+        """
+        info = encode_shard_info({shard.name: shard.samples for shard in shards})
+        if self.work is not self.storage:
+            info += commit_mark(identity.int)
+        last = {INDEX_UUID: str(identity).encode(), INFO_JSON: info}
+        stale = stale_indexes(self.storage, kept=previous)
+        self.commit([*renames, *stage_files(self.work, {**files, **last})], [*stale, *removals], check)
+        return str(identity)
 
     def forget_scans(self) -> None:
         """Remove the scans of an interrupted prepare, and all staged files."""
@@ -73,17 +96,14 @@ def _temporary_folder() -> Iterator[LocalStorage]:
 
 @contextmanager
 def open_workspace(storage: Storage) -> Iterator[Workspace]:
-    """Open the places of a prepare; at the end, staged files are removed, and the journal of an unfinished one stays.
-
-    Raises:
-        StorageError: Another prepare runs in this folder, or it cannot be written.
-    """
+    """Open the places of a prepare; the end removes staged files, and leaves the journal of an unfinished prepare."""
+    # An object store gets the files from a temporary folder of this machine.
     if isinstance(storage, RemoteStorage):
-        has_recovered = finish_object_commit(storage)
+        finish_object_commit(storage)
         with _temporary_folder() as work:
             download_scans(storage, work)
             upload = ObjectCommit(storage, work)
-            yield Workspace(storage=storage, work=work, commit=upload, has_recovered=has_recovered)
+            yield Workspace(storage=storage, work=work, commit=upload)
         return
 
     def rename_staged(
@@ -93,13 +113,14 @@ def open_workspace(storage: Storage) -> Iterator[Workspace]:
             check()
         commit(storage, renames=renames, removals=removals)
 
+    # A local dataset is its own work folder, which one prepare uses at a time.
     with storage.lock(LOCK):
-        has_recovered = finish_interrupted_commit(storage)
+        finish_interrupted_commit(storage)
         storage.remove(STAGING)
         if not storage.exists(WRITING_FOLDER):  # whose writers may run on other machines
             remove_left_files(storage)
         try:
-            yield Workspace(storage=storage, work=storage, commit=rename_staged, has_recovered=has_recovered)
+            yield Workspace(storage=storage, work=storage, commit=rename_staged)
         finally:
             # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.
             if not is_commit_pending(storage):
@@ -119,11 +140,7 @@ def open_trial_workspace(storage: Storage) -> Iterator[Workspace]:
 
 @contextmanager
 def open_part_workspace(storage: Storage) -> Iterator[Storage]:
-    """Open the folder of the journal for a part of a prepare; parts run together, but not with a whole prepare.
-
-    Raises:
-        StorageError: A prepare runs in this folder or was interrupted in its commit, or it cannot be written.
-    """
+    """Open the folder of the journal for a part of a prepare; parts run together, but not with a whole prepare."""
     if isinstance(storage, RemoteStorage):
         with _temporary_folder() as work:
             yield work
@@ -162,17 +179,11 @@ def check_destination(
     """Check that the folder used instead of ``.nv-meta``, if any, has no other use.
 
     Args:
-        storage: The dataset, opened with that folder.
-        ref: What it is opened by.
         shards: Shards of the dataset; None for a folder of media files.
-        force: Replace the metadata of another dataset.
-
-    Raises:
-        ConfigError: It contains the dataset's folder, files of another kind, or the metadata of another dataset.
-        StorageError: It is a file.
     """
     if not ref.has_other_folder or is_url(storage.path(FOLDER)):
         return
+    # The folder must not be one around the dataset.
     dataset, folder = storage.path(""), os.path.realpath(storage.path(FOLDER))
     if not is_url(dataset) and os.path.commonpath((os.path.realpath(dataset), folder)) == folder:
         raise ConfigError(
@@ -180,6 +191,7 @@ def check_destination(
             at=storage.path(FOLDER),
             hint="name an empty or new folder",
         )
+    # It must be new or empty, or have the names of metadata.
     if not os.path.lexists(folder):
         return
     if not os.path.isdir(folder):
@@ -191,6 +203,7 @@ def check_destination(
             at=storage.path(FOLDER),
             hint="name an empty or new folder",
         )
+    # It must not have the metadata of another dataset.
     if shards is None or force:
         return
     try:

@@ -29,16 +29,14 @@ from ..index.layout import (
 )
 from ..index.locations import SampleLocations
 from ..nv_meta import INDEX_FOLDER, outdated
-from .record_file import RecordFile, locations_of, open_record_file, record_number
+from .opening import open_record_file
+from .record_file import RecordFile, locations_of, record_number
 
 
 class RecordIndex(SampleIndex):
     """The index of a folder of files of numbered samples. A sample's key is its number in its file.
 
     Args:
-        storage: The dataset.
-        uuid: Name of the index.
-        layout: The files with their sizes and numbers of samples.
         part_sets: The table of part sets, if it is known.
         opened: The only file, if it is open already.
     """
@@ -72,12 +70,7 @@ class RecordIndex(SampleIndex):
         return self.format == "jsonl"
 
     def file(self, shard: int) -> RecordFile:
-        """Return the file of a shard's number; open it if necessary.
-
-        Raises:
-            FormatError: It is damaged, or has changed since it was prepared.
-            StorageError: It is missing or cannot be read.
-        """
+        """Return the file of a shard's number; open it if necessary."""
         file = self._files.get(shard)
         if file is None:
             entry = self.shards[shard]
@@ -92,7 +85,6 @@ class RecordIndex(SampleIndex):
         return file
 
     def part_sets(self) -> PartSets:
-        """Return the table of part sets; the samples of a file have the same parts."""
         return self._part_sets
 
     @cached_property
@@ -108,7 +100,6 @@ class RecordIndex(SampleIndex):
         return {shard.name: number for number, shard in enumerate(self.shards)}
 
     def number_of(self, shard: str) -> int:
-        """Return the number of the shard of a name."""
         return self._number_by_name[shard]
 
     def place(self, sample: int) -> tuple[int, int]:
@@ -119,22 +110,16 @@ class RecordIndex(SampleIndex):
         return shard, sample - self.shards[shard].first_sample
 
     def key(self, sample: int) -> str:
-        """Return the number of a sample in its file, as text."""
         return str(self.place(sample)[1])
 
     def find(self, key: str) -> list[int]:
-        """Return the samples of ``<shard>/<number>``, or of a number in all shards, ascending."""
         name, _, number = key.rpartition("/")
         shards = [self._shard_by_name[name]] if name in self._shard_by_name else [] if name else self.shards
         found = ((shard, record_number(number, "", shard.samples)) for shard in shards)
         return [shard.first_sample + within for shard, within in found if within is not None]
 
     def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
-        """Locate samples by their numbers; append them to ``found`` if it is given.
-
-        Raises:
-            FormatError: A file is damaged, or has changed.
-        """
+        """Locate samples by their numbers; append them to ``found`` if it is given."""
         shard = np.searchsorted(self._first, samples, side="right") - 1
         within = samples - self._first[shard]
         start, size = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
@@ -151,12 +136,10 @@ class RecordIndex(SampleIndex):
         return found
 
     def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
-        """Read the stored parts of a sample from its open file."""
         shard, within = self.place(sample)
         return self.file(shard).read(file, within)
 
     def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
-        """Convert stored parts to the parts of a crude sample."""
         shard, within = self.place(sample)
         return self.file(shard).values(parts, within)
 
@@ -165,12 +148,7 @@ def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> Reco
     """Open the index of a prepared folder of files of numbered samples.
 
     Args:
-        storage: The dataset.
         shard_counts: Shards and sample counts of ``.info.json``.
-
-    Raises:
-        ConfigError: The shards have several formats.
-        StorageError: A shard is missing, and no index has its size.
     """
     uuid = read_uuid(storage)
     name = f"{INDEX_FOLDER}/{uuid}/layout.json"
@@ -187,12 +165,7 @@ def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> Reco
 
 
 def part_sets_of_files(shards: Sequence[ShardEntry], part_names: Iterable[Iterable[str]]) -> PartSets:
-    """Return the part sets of files of numbered samples.
-
-    Args:
-        shards: The files.
-        part_names: The part names of the samples of each file.
-    """
+    """Return the part sets of files of numbered samples."""
     return join_part_sets(
         PartSets(
             sets=(
@@ -216,13 +189,7 @@ def layout_of(storage: Storage, shard_counts: Mapping[str, int], *, opened: Reco
     """Return the layout of some files as they are now.
 
     Args:
-        storage: Folder of the files.
-        shard_counts: The files, with their numbers of samples.
         opened: The only file, if it is open already; a remote one is not requested again.
-
-    Raises:
-        FormatError: A file is damaged.
-        StorageError: A file is missing, or cannot be read.
     """
     shards = []
     total = 0

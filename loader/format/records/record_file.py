@@ -2,79 +2,92 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...accounting.large_parts import HEAD_BYTES, LargePart, limit_parts
 from ...arrays import IntArray
-from ...errors import ConfigError
-from ...storage import ReadableFile, Storage, open_parent
-from ..documents.providers import format_of
+from ...errors import FormatError
+from ...storage import FileInfo, ReadableFile, Storage
 from ..index.locations import SampleLocations
 
 
-class RecordFile(Protocol):
+class RecordFile(ABC):
     """A file of numbered samples. Opening reads a header or a footer; other pages are read at their first use.
 
-    Attributes:
+    Args:
         storage: Folder of the file.
         name: Name of the file in it.
-        size_bytes: Size of the file when it was indexed.
-        decodes: True if the parts are bytes for a decoder; False if :meth:`values` returns the final values.
+        info: Version of the file when it was indexed, or opened if it has no index; None if it is not known.
+        size_bytes: Its size then.
+        part_names: Names of the parts that samples may have.
     """
 
-    storage: Storage
-    name: str
-    size_bytes: int
-    decodes: bool
+    # True if the parts are bytes for a decoder; False if :meth:`values` returns the final values.
+    decodes: ClassVar[bool]
 
-    def __len__(self) -> int: ...
+    def __init__(
+        self, storage: Storage, name: str, info: FileInfo | None, *, size_bytes: int, part_names: tuple[str, ...]
+    ) -> None:
+        self.storage = storage
+        self.name = name
+        self.size_bytes = size_bytes
+        self.part_names = part_names
+        self._info = info
 
     @property
-    def part_names(self) -> tuple[str, ...]:
-        """Names of the parts that samples may have."""
+    def path(self) -> str:
+        """Path of the file, for messages."""
+        return self.storage.path(self.name)
 
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
     def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
-        """Return start and bytes of samples in the file; -1 bytes for samples that only :meth:`read` can read.
+        """Return start and bytes of samples in the file; -1 bytes for samples that only :meth:`read` can read."""
 
-        Raises:
-            FormatError: The index is damaged.
-        """
-
-    def expect(self, numbers: IntArray) -> None:
+    def expect(self, numbers: IntArray) -> None:  # noqa: B027 - the storage prefetches byte ranges
         """Announce samples that will be read soon, so that the file can decode neighbours together."""
 
     def open(self) -> ReadableFile:
-        """Open the file, and check that it has not changed since it was indexed.
+        """Open the file, and check that it has not changed since it was indexed."""
+        file = self._open()
+        if file.size_bytes != self.size_bytes:
+            file.close()
+            raise self._changed(file.size_bytes)
+        return file
 
-        Raises:
-            FormatError: It has changed.
-            StorageError: It is missing or cannot be read.
-        """
+    def _open(self) -> ReadableFile:
+        return self.storage.open(self.name, self._info)
 
+    def _changed(self, size_bytes: int) -> FormatError:
+        return FormatError(
+            f"the file has changed since it was opened: it had {self.size_bytes:,} bytes, now {size_bytes:,}",
+            shard=self.path,
+            hint="restart the program when the file is complete",
+        )
+
+    @abstractmethod
     def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
-        """Read the parts of one sample, as they are stored.
+        """Read the parts of one sample, as they are stored."""
 
-        Raises:
-            FormatError: The file is damaged.
-        """
-
+    @abstractmethod
     def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """Convert stored parts to the parts of a crude sample.
-
-        Args:
-            parts: The stored parts.
-            number: Number of the sample in the file.
-        """
+        """Convert the stored parts of a sample to the parts of a crude sample."""
 
     def part_bytes(self) -> dict[str, int]:
         """Return the bytes of all samples by part."""
+        return {self.part_names[0]: self.size_bytes}
 
     def facts(self) -> dict[str, Any]:
         """Return facts that only this format has, as plain data."""
+        return {}
 
+    @abstractmethod
     def fingerprint(self) -> bytes:
         """Return bytes that differ for other samples; they are compared when a state is restored."""
 
@@ -85,14 +98,7 @@ def read_record(
     """Read the parts of one sample of an open file: bytes for a decoder, or final values.
 
     Args:
-        file: The file.
-        opened: The same, open.
-        number: Number of the sample.
         max_json_bytes: Of larger JSON parts only the first bytes are read; None reads all parts whole.
-
-    Raises:
-        FormatError: The file is damaged, or has changed.
-        StorageError: It cannot be read.
     """
     if file.decodes and max_json_bytes is not None:
         (start,), (size_bytes,) = file.spans(np.array([number]))
@@ -112,7 +118,6 @@ def locations_of(
         keys: Shape (n,): their numbers in their files, which are their keys.
         shard: Shape (n,): numbers of their files.
         spans: Start and bytes of each; see :meth:`RecordFile.spans`.
-        part: Name of the part.
     """
     count = len(numbers)
     start, size_bytes = spans
@@ -139,34 +144,3 @@ def record_number(key: str, name: str, samples: int) -> int | None:
     if not number.isdecimal() or len(number) > len(str(samples)):
         return None
     return int(number) if str(int(number)) == number and int(number) < samples else None
-
-
-def open_record_file(storage: Storage, name: str) -> RecordFile:
-    """Open a file of numbered samples.
-
-    Raises:
-        ConfigError: Its name has no suffix of such a format.
-        FormatError: It is damaged, or its index is missing or damaged.
-        ImportError: The package that reads the format is not installed.
-        StorageError: It cannot be read.
-    """
-    # Imported late: a run with token files needs no parser of JSON, and one with JSONL files no pyarrow.
-    match format_of(name):
-        case "jsonl":
-            from ..jsonl.index import LineFile
-
-            return LineFile(storage, name)
-        case "binidx":
-            from ..binidx.token_file import TokenFile
-
-            return TokenFile(storage, name)
-        case "parquet":
-            from ..parquet.row_file import RowFile
-
-            return RowFile(storage, name)
-    raise ConfigError("expected a file whose name ends with .jsonl, .bin or .parquet", at=storage.path(name))
-
-
-def open_record_path(path: str) -> RecordFile:
-    """Open the file of numbered samples at a path; see :func:`open_record_file`."""
-    return open_record_file(*open_parent(path))

@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from ...errors import FormatError
 
-BLOCK = 512
-"""Bytes of a tar block; headers and contents start at multiples of it."""
+BLOCK = 512  # bytes of a tar block; headers and contents start at multiples of it
 
 _CHECKSUM = slice(148, 156)
 _MAX_SIZE = 1 << 62
@@ -66,13 +65,7 @@ def damaged(message: str, shard: str, offset: int, *, cure: str = "copy the shar
 
 
 def check_header(header: bytes, *, shard: str, offset: int) -> None:
-    """Raise a ``FormatError`` if a block is not a tar header.
-
-    Args:
-        header: Block of 512 bytes.
-        shard: Path of the shard, for the message.
-        offset: Offset of the block in the shard.
-    """
+    """Raise a ``FormatError`` if a block is not a tar header."""
     try:
         stored = parse_number(header[_CHECKSUM])
     except ValueError:
@@ -162,11 +155,7 @@ def check_global(records: PaxRecords, *, shard: str, offset: int) -> None:
 
 
 def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
-    """Parse the records ``length SP keyword = value LF`` of an extended header's contents.
-
-    Raises:
-        FormatError: A record is malformed, or the member is sparse (its bytes are not contiguous).
-    """
+    """Parse the records ``length SP keyword = value LF`` of an extended header's contents."""
     name: bytes | None = None
     target: bytes | None = None
     size_bytes: int | None = None
@@ -199,22 +188,15 @@ def sparse_member(shard: str, offset: int) -> FormatError:
     return damaged(found, shard, offset, cure="write the shard again without the option --sparse of tar")
 
 
-def checksums_match(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Compare stored and computed checksums of (m, 512) headers; False also for a field in an unusual format."""
+def headers_are_plain(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Check (m, 512) headers: False for a wrong checksum or size field, and for one in an unusual format."""
     stored = headers[:, 148:156].astype(np.int64)  # (m, 8)
     computed = headers.sum(axis=1, dtype=np.int64) - stored.sum(axis=1) + 8 * ord(" ")
     digits = stored[:, :6] - 48
     value = digits @ (8 ** np.arange(5, -1, -1, dtype=np.int64))
-    usual = ((digits >= 0) & (digits <= 7)).all(axis=1)
-    matches: npt.NDArray[np.bool_] = usual & (value == computed)
-    return matches
-
-
-def headers_are_plain(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Check (m, 512) headers: False for a wrong checksum or size field, and for one in an unusual format."""
-    digits = headers[:, 124:135]
-    plain: npt.NDArray[np.bool_] = checksums_match(headers)
-    plain &= ((digits >= ord("0")) & (digits <= ord("7"))).all(axis=1) & ((headers[:, 135] | ord(" ")) == ord(" "))
+    plain: npt.NDArray[np.bool_] = ((digits >= 0) & (digits <= 7)).all(axis=1) & (value == computed)
+    sizes = headers[:, 124:135]
+    plain &= ((sizes >= ord("0")) & (sizes <= ord("7"))).all(axis=1) & ((headers[:, 135] | ord(" ")) == ord(" "))
     return plain
 
 
@@ -222,7 +204,6 @@ def header_names(headers: npt.NDArray[np.uint8], replaced: dict[int, bytes]) -> 
     """Return the names of (m, 512) headers as an array of NUL-padded byte strings.
 
     Args:
-        headers: The headers.
         replaced: Row → name, for members that an extension header renames.
     """
     if len(headers) == 0:
@@ -230,9 +211,9 @@ def header_names(headers: npt.NDArray[np.uint8], replaced: dict[int, bytes]) -> 
     fields = np.ascontiguousarray(headers[:, :100])
     has_prefix = (headers[:, 345] != 0) & (headers[:, 257:263] == np.frombuffer(b"ustar\0", np.uint8)).all(axis=1)
     # The first NUL ends a name; numpy drops only trailing NULs.
-    ended = np.logical_or.accumulate(fields == 0, axis=1) if _has_inner_nul(fields) else None
-    if ended is not None:
-        fields[ended] = 0
+    empty = fields == 0
+    if (empty[:, :-1] & ~empty[:, 1:]).any():
+        fields[np.logical_or.accumulate(empty, axis=1)] = 0
     names = fields.view("S100").reshape(-1)
     slow = {row: header_name(headers[row].tobytes()) for row in np.flatnonzero(has_prefix).tolist()} | replaced
     if not slow:
@@ -241,8 +222,3 @@ def header_names(headers: npt.NDArray[np.uint8], replaced: dict[int, bytes]) -> 
     for row, name in slow.items():
         widened[row] = name
     return widened
-
-
-def _has_inner_nul(fields: npt.NDArray[np.uint8]) -> bool:
-    empty = fields == 0
-    return bool((empty[:, :-1] & ~empty[:, 1:]).any())

@@ -88,7 +88,7 @@ def key_without_shard(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitNames:
-    """The result of splitting m names, of which k belong to samples."""
+    """The result of splitting m names; k of them belong to samples."""
 
     taken: npt.NDArray[np.int64]  # (k,): rows of the names that belong to samples
     keys: npt.NDArray[np.uint8]  # (k, w): zero after each key's end, w a multiple of 8
@@ -104,8 +104,10 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
     Args:
         names: NUL-padded names, shape (m,).
     """
+    # View the names as a matrix of letters.
     width = max(8, (int(np.strings.str_len(names).max(initial=0)) + 8) & -8)  # at least one NUL after each name
     letters = names.astype(f"S{width}").view(np.uint8).reshape(len(names), width)  # (m, w)
+    # Find the first dot of each last component.
     columns = np.arange(width)
     is_dot = letters == _DOT
     is_slash = letters == _SLASH
@@ -116,6 +118,7 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
         base = np.zeros(len(names), dtype=np.int64)
     dot = is_dot.argmax(axis=1)  # (m,) the first dot of the last component
     has_dot = is_dot[np.arange(len(names)), dot]
+    # Leave out folders of metadata and hidden files.
     is_metadata = _is_metadata(letters)
     has_dot &= ~is_metadata
     hidden = has_dot & (dot == base)
@@ -124,6 +127,7 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
         b"." not in letters[row, : base[row]].tobytes() for row in np.flatnonzero(hidden & (base > 0)).tolist()
     )
     taken = has_dot & ~hidden
+    # Cut the keys before the dot, and the part names after it.
     rows = np.flatnonzero(taken)
     if len(rows) < len(names):
         letters, dot = letters[rows], dot[rows]

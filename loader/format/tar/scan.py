@@ -38,8 +38,7 @@ from .header import (
     sparse_member,
 )
 
-Request = tuple[int, int]
-"""Offset and size of bytes that a scan needs; at the end of the file it is sent fewer."""
+Request = tuple[int, int]  # offset and size of bytes that a scan needs; at the end of the file it is sent fewer
 
 _BATCH_ROWS = 4096  # 2 MiB of headers, which fit the processor's cache
 _WIDE_WINDOW = 256 * 1024  # for members of some KiB: many headers a read
@@ -88,12 +87,8 @@ def read_members(file: ReadableFile, scan: TarScan, *, max_requests: int | None 
     """Drive a scan by reads of a file; yield its batches.
 
     Args:
-        file: The file.
-        scan: Its scan, not yet begun.
+        scan: The scan of the file, not yet begun.
         max_requests: End after this many reads, with the members that were found; None reads the whole file.
-
-    Raises:
-        FormatError: The tar is damaged; with the shard and the byte offset of the fault.
     """
     requests = scan.requests()
     wanted: Request | None = next(requests)
@@ -118,14 +113,10 @@ class TarScan:
     """The regular files of a tar, in batches.
 
     Args:
-        size_bytes: Size of the shard.
-        shard: Path of the shard, for messages.
         is_far: Each request takes a round trip: begin with a narrow window.
 
     Attributes:
         batches: The batches that are complete and not yet taken.
-        warnings: Harmless oddities, complete after the scan.
-        links: Links, devices and pipes, complete after the scan.
         end_offset: End of the last member's contents and padding, set after the scan.
     """
 
@@ -142,11 +133,7 @@ class TarScan:
         self._window_size = _NARROW_WINDOW if is_far else _WIDE_WINDOW
 
     def requests(self) -> Generator[Request, bytes, None]:
-        """Yield requests for bytes, which must be sent, until all batches are complete.
-
-        Raises:
-            FormatError: The tar is damaged; with the shard and the byte offset of the fault.
-        """
+        """Yield requests for bytes, which must be sent, until all batches are complete."""
         if self._size_bytes == 0:
             raise damaged("the file is empty; expected a tar file", self._shard, 0)
         offset: int | None = 0
@@ -154,9 +141,11 @@ class TarScan:
         near_end = size_bytes - _NEAR_END
         try:
             while offset is not None:
+                # Move the window if the next header is outside.
                 if not self._window_offset <= offset <= self._window_offset + len(self._window) - BLOCK:
                     self._window = yield offset, self._window_size if offset < near_end else _NEAR_END
                     self._window_offset = offset
+                # Collect headers up to a rare one, the end of the window, or the end of the file.
                 next_offset = self._collect(offset)
                 if next_offset == offset or next_offset + BLOCK <= self._window_offset + len(self._window):
                     offset = yield from self._step(next_offset)  # a rare header, or the end
@@ -219,6 +208,7 @@ class TarScan:
         first_offset = offset
         changes = PaxRecords()
         while True:
+            # The archive ends with an empty block, or with the file.
             header = yield from self._read(offset, BLOCK)
             if len(header) < BLOCK:
                 yield from self._check_end(offset, expecting_member=offset != first_offset)
@@ -226,6 +216,7 @@ class TarScan:
             if header == _ZEROS and offset == first_offset and not self._awaits_member(offset):
                 yield from self._end(offset)
                 return None
+            # Collect what extension headers change, up to the header of the member.
             check_header(header, shard=self._shard, offset=offset)
             kind = header[156:157]
             size = header_size(header, shard=self._shard, offset=offset)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -152,7 +153,7 @@ def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch: p
 def test_a_worker_leaves_when_its_parent_is_gone(dies: str) -> None:
     ours, theirs = multiprocessing.Pipe()
     others, unused = multiprocessing.Pipe()
-    function = worker_pool._Single(len)
+    function = partial(worker_pool._single, len)
     target, arguments = worker_pool._serve, (function, theirs, [ours, others])
     child = multiprocessing.get_context("fork").Process(target=target, args=arguments)
     child.start()

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from loader.format.contents.findings import Contents
-from loader.format.contents.sampler import ContentSampler
+from loader.format.contents.findings import Contents, ContentSampler
 from loader.format.index.shard_index import index_shard
 from loader.storage import FileInfo, LocalStorage
 from tests.cli.make_dataset import write_shard

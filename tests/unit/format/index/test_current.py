@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from loader.errors import FormatError
-from loader.format.index import current
-from loader.format.index.current import KeptRows
+from loader.format.index import writer as index_writer
 from loader.format.index.dataset_index import DatasetIndex
 from loader.format.index.shard_index import index_shard
 from loader.format.index.writer import DuplicateKeys, IndexWriter
@@ -34,7 +33,7 @@ def write_index(
 ) -> DuplicateKeys:
     """Index shards, some of them with the rows of another index."""
     earlier = DatasetIndex(storage, of) if of else None
-    writer = IndexWriter(storage, f"{INDEX_FOLDER}/{uuid}", kept=KeptRows(storage, earlier) if earlier else None)
+    writer = IndexWriter(storage, f"{INDEX_FOLDER}/{uuid}", kept=earlier)
     with writer:
         for name in shards:
             if earlier and name in keep:
@@ -67,7 +66,7 @@ def storage(tmp_path: Path) -> LocalStorage:
 def test_an_index_with_kept_rows_is_the_one_of_a_scan(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, changed: str, rows_at_once: int
 ) -> None:
-    monkeypatch.setattr(current, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(index_writer, "_ROWS_AT_ONCE", rows_at_once)
     write_shard(storage.local_path(), changed, ["b.mp3", "c.txt", "n1.txt", "n2.txt", "n2.mp3"])
     shards = [
         name for name in SHARDS if name != "empty.tar"
@@ -111,7 +110,7 @@ def test_shards_may_come_in_another_order(storage: LocalStorage) -> None:
 def test_columns_that_contradict_each_other_are_not_kept(
     storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, column: str, rows: dict[int, int], rows_at_once: int
 ) -> None:
-    monkeypatch.setattr(current, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(index_writer, "_ROWS_AT_ONCE", rows_at_once)
     path = storage.local_path(f"{INDEX_FOLDER}/u/{column}.npy")
     values = np.load(path)
     for row, value in rows.items():

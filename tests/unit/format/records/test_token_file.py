@@ -12,8 +12,8 @@ import pytest
 
 from loader.dataset.records import SingleFile
 from loader.errors import FormatError, StorageError
-from loader.format.binidx.token_file import TokenFile
 from loader.format.dataset_ref import DatasetRef
+from loader.format.records.token_file import TokenFile
 from loader.storage import open_parent
 from tests.token_files import CODES, numbered, write_tokens
 from tests.unit.format.records.record_lint import findings_of_file

@@ -1,25 +1,32 @@
-"""An open Parquet file: its footer, and its row groups decoded by pyarrow."""
+"""A Parquet file as a file of numbered samples: each row is a sample, and each column one of its values.
+
+Rows cannot be read alone: a row group is decoded as a whole. Shuffled reading may need more row groups in turn than the
+cache holds, so the rows that were announced are taken from a group when it is decoded.
+"""
 
 from __future__ import annotations
 
 import os
 import zlib
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from threading import Lock
 from typing import Any
 from weakref import finalize
 
-from ...errors import FormatError
-from ...storage import ClosesOnExit, FileInfo, FileStream, Storage
+import numpy as np
 
-CACHED_BYTES = 256 << 20
-"""Limit of the decoded row groups that a process keeps; it keeps at least one."""
+from ...arrays import IntArray
+from ...errors import FormatError, SampleError
+from ...storage import ClosesOnExit, FileInfo, FileStream, ReadableFile, Storage
+from .record_file import RecordFile
 
+CACHED_BYTES = 256 << 20  # limit of the decoded row groups that a process keeps; it keeps at least one
+
+# Limit of the announced rows that a process keeps until they are read, by their mean size in their row group.
 READY_BYTES = 128 << 20
-"""Limit of the announced rows that a process keeps until they are read, by their mean size in their row group."""
 
 _MAX_REFUSED = 10_000
 
@@ -71,7 +78,6 @@ class RowCache:
         return False
 
     def add(self, key: tuple[int, int], row: dict[str, Any], size_bytes: int) -> None:
-        """Add an announced row."""
         self._ready[key] = row, size_bytes
         self.ready_bytes += size_bytes
 
@@ -82,14 +88,12 @@ class RowCache:
         return row
 
     def drop(self, serial: int) -> None:
-        """Drop the row groups of a file that is closed."""
         for key in [key for key in list(self._groups) if key[0] == serial]:
             self._bytes -= self._groups.pop(key, (None, 0))[1]
 
 
 row_cache = RowCache()
-serials = count()
-"""Numbers of opened files, which are never used again in this process, unlike ids."""
+serials = count()  # numbers of opened files, which are never used again in this process, unlike ids
 
 
 _MAX_ROWS = 1 << 62
@@ -103,12 +107,7 @@ class RowGroups(ClosesOnExit):
     """An open Parquet file, which returns rows from decoded row groups.
 
     Args:
-        storage: Folder of the file.
-        name: Name of the file in it.
-        info: Its size and version, if they are known.
-
-    Raises:
-        FormatError: It is not a Parquet file, or it is truncated.
+        info: Size and version of the file, if they are known.
     """
 
     def __init__(self, storage: Storage, name: str, info: FileInfo | None = None) -> None:
@@ -153,7 +152,6 @@ class RowGroups(ClosesOnExit):
         return FormatError(f"{what} cannot be read: {_first_line(error)}", shard=self.path, hint=_COPY_AGAIN)
 
     def checksum(self) -> int:
-        """Return a checksum of the footer."""
         try:
             return zlib.crc32(str(self.metadata.to_dict()).encode("utf-8", "surrogateescape"))
         except (ValueError, OverflowError):  # a statistic that Python cannot hold
@@ -162,11 +160,7 @@ class RowGroups(ClosesOnExit):
             return zlib.crc32(self._file.read_at(self.size_bytes - footer_bytes, footer_bytes))
 
     def row(self, group: int, number: int) -> dict[str, Any]:
-        """Return a row of a row group as Python objects by column.
-
-        Raises:
-            FormatError: The row group is damaged.
-        """
+        """Return a row of a row group as Python objects by column."""
         columns = row_cache.get((self.serial, group), lambda: self.decode(group))
         try:
             return {name: column[number].as_py() for name, column in columns}
@@ -174,11 +168,7 @@ class RowGroups(ClosesOnExit):
             return PartialRow(columns, number)
 
     def decode(self, group: int) -> Any:
-        """Return a row group as an Arrow table.
-
-        Raises:
-            FormatError: The row group is damaged.
-        """
+        """Return a row group as an Arrow table."""
         size_bytes = _decoded_bytes(self.metadata.row_group(group))
         if size_bytes > _MAX_GROUP_BYTES:
             raise FormatError(
@@ -200,11 +190,9 @@ class RowGroups(ClosesOnExit):
             raise self._damaged(f"row group {group}", error) from error
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """Read bytes of the file."""
         return self._file.read_at(offset, size_bytes)
 
     def expect_few(self) -> None:
-        """Announce that few bytes of the file will be read."""
         self._file.expect_few()
 
     def expect(self, offset: int, size_bytes: int) -> None:
@@ -214,7 +202,6 @@ class RowGroups(ClosesOnExit):
         """Return None: rows are read when they are used."""
 
     def close(self) -> None:
-        """Close the file, and drop its decoded row groups."""
         row_cache.drop(self.serial)
         self._file.close()
 
@@ -255,3 +242,92 @@ def _import_parquet() -> Any:
     except ImportError:
         raise ImportError("Parquet files need the package pyarrow: pip install 'energon-toolkit[tables]'") from None
     return parquet
+
+
+class RowFile(RecordFile):
+    """The rows of a Parquet file; opening it needs pyarrow, and reads the footer."""
+
+    decodes = False
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        info = storage.stat(name)
+        with RowGroups(storage, name, info) as groups:
+            metadata = groups.metadata
+            self.ends = np.cumsum(groups.rows)
+            self.group_bytes = [metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups)]
+            self.columns = {field.name: str(field.type) for field in groups.schema}
+            super().__init__(storage, name, info, size_bytes=groups.size_bytes, part_names=tuple(self.columns))
+            self._column_bytes = _column_bytes(metadata)
+            self._expected: dict[int, list[int]] = {}  # row group → its announced rows
+            self._serial = next(serials)
+            self._footer = groups.checksum()
+
+    def __len__(self) -> int:
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
+        """Return -1 bytes for each row: rows are not byte ranges."""
+        return np.zeros(len(numbers), np.int64), np.full(len(numbers), -1, np.int64)
+
+    def expect(self, numbers: IntArray) -> None:
+        """Announce rows that will be read soon: they are decoded together with the first one of their row group."""
+        if len(numbers) > 1:
+            groups = np.searchsorted(self.ends, numbers, side="right")
+            for number, group in zip(numbers.tolist(), groups.tolist(), strict=True):
+                self._expected.setdefault(group, []).append(number)
+
+    def _open(self) -> ReadableFile:
+        return RowGroups(self.storage, self.name, self._info)
+
+    def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
+        """Read one row; neighbours in its row group are then in memory."""
+        if not isinstance(file, RowGroups):
+            raise TypeError(f"expected the file that open() returned, found {file!r}")
+        ready = row_cache.take((self._serial, number))
+        if ready is not None:
+            return ready
+        group = int(np.searchsorted(self.ends, number, side="right"))
+        first = int(self.ends[group - 1]) if group else 0
+        size_bytes = self.group_bytes[group] // max(1, int(self.ends[group]) - first)  # mean of a row
+        for other in self._expected.pop(group, ()):
+            if other != number and row_cache.has_room((self._serial, other), size_bytes):
+                row_cache.add((self._serial, other), file.row(group, other - first), size_bytes)
+        return file.row(group, number - first)
+
+    def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
+        if isinstance(parts, PartialRow):
+            name, error = next(iter(parts.errors.items()))
+            raise SampleError(
+                f"column {name!r} cannot be read: {error}",
+                key=f"{self.name}/{number}",
+                part=name,
+                source=self.path,
+                hint="correct the value, or write the column with another type",
+            )
+        return dict(parts)
+
+    def part_bytes(self) -> dict[str, int]:
+        """Return the uncompressed size of each column."""
+        return dict(self._column_bytes)
+
+    def facts(self) -> dict[str, Any]:
+        """Return the types of the columns, and the number and size of the row groups."""
+        return {
+            "columns": dict(self.columns),
+            "row_groups": {"count": len(self.group_bytes), "largest_bytes": max(self.group_bytes, default=0)},
+        }
+
+    def fingerprint(self) -> bytes:
+        """Return a checksum of the footer, which has the statistics of all columns."""
+        return self._footer.to_bytes(4, "little")
+
+
+def _column_bytes(metadata: Any) -> dict[str, int]:
+    """Return the uncompressed bytes of each column; nested values count for their outermost column."""
+    sizes: Counter[str] = Counter()
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for place in range(group.num_columns):
+            column = group.column(place)
+            sizes[column.path_in_schema.split(".", 1)[0]] += column.total_uncompressed_size
+    return dict(sizes)

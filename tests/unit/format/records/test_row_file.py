@@ -16,9 +16,8 @@ from pyarrow import parquet
 from loader.dataset.records import SingleFile
 from loader.errors import FormatError, SampleError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.parquet import row_file, row_groups
-from loader.format.parquet.row_file import RowFile
-from loader.format.parquet.row_groups import RowCache, RowGroups
+from loader.format.records import row_file
+from loader.format.records.row_file import RowCache, RowFile, RowGroups
 from loader.storage import open_parent
 from tests.tables import row, write_rows
 from tests.unit.format.records.record_lint import findings_of_file
@@ -33,7 +32,6 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> RowCache:
     """Return an empty cache: other tests of this process may still hold open files, whose rows are in their cache."""
     empty = RowCache()
     monkeypatch.setattr(row_file, "row_cache", empty)
-    monkeypatch.setattr(row_groups, "row_cache", empty)
     return empty
 
 
@@ -76,7 +74,7 @@ def test_the_cache_keeps_the_groups_that_were_used_last(
     path = write_rows(tmp_path / "x.parquet", range(21))
     reader = reader_of(path)
     table = parquet.ParquetFile(path).read_row_group(0)
-    monkeypatch.setattr(row_groups, "CACHED_BYTES", table.nbytes * 5 // 2)
+    monkeypatch.setattr(row_file, "CACHED_BYTES", table.nbytes * 5 // 2)
     for number in (0, 7, 1, 14, 2, 8):
         reader.read_parts(number)
     assert decoded == [0, 1, 2, 1]
@@ -87,7 +85,7 @@ def test_the_cache_keeps_the_groups_that_were_used_last(
 def test_one_group_is_kept_even_if_it_is_larger_than_the_cache(
     tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_groups, "CACHED_BYTES", 1)
+    monkeypatch.setattr(row_file, "CACHED_BYTES", 1)
     path = write_rows(tmp_path / "x.parquet", range(20))
     reader = reader_of(path)
     for number in (0, 1, 2, 9):
@@ -152,7 +150,7 @@ def test_announced_rows_are_decoded_with_the_first_one_of_their_group(
     tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch, cache: RowCache
 ) -> None:
     """Without this, shuffled reading would decode a row group for each sample once the groups exceed the cache."""
-    monkeypatch.setattr(row_groups, "CACHED_BYTES", 1)
+    monkeypatch.setattr(row_file, "CACHED_BYTES", 1)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
     reader.index.file(0).expect(order)
@@ -163,7 +161,7 @@ def test_announced_rows_are_decoded_with_the_first_one_of_their_group(
 
 
 def test_announced_rows_have_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: RowCache) -> None:
-    monkeypatch.setattr(row_groups, "READY_BYTES", 300)
+    monkeypatch.setattr(row_file, "READY_BYTES", 300)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
     reader.index.file(0).expect(order)
@@ -178,8 +176,8 @@ def test_announced_rows_have_bounded_memory(tmp_path: Path, monkeypatch: pytest.
 def test_announced_rows_that_are_never_read_make_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: RowCache
 ) -> None:
-    monkeypatch.setattr(row_groups, "READY_BYTES", 300)
-    monkeypatch.setattr(row_groups, "_MAX_REFUSED", 20)
+    monkeypatch.setattr(row_file, "READY_BYTES", 300)
+    monkeypatch.setattr(row_file, "_MAX_REFUSED", 20)
     path = write_rows(tmp_path / "x.parquet", range(28))
     for _ in range(20):
         reader = reader_of(path)
@@ -255,7 +253,7 @@ def test_a_row_group_that_would_fill_the_memory_is_refused(tmp_path: Path, monke
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"x": np.zeros(1 << 20, np.int64)}), path)
     assert path.stat().st_size < 1 << 17
-    monkeypatch.setattr(row_groups, "_MAX_GROUP_BYTES", (8 << 20) - 1)
+    monkeypatch.setattr(row_file, "_MAX_GROUP_BYTES", (8 << 20) - 1)
     with pytest.raises(FormatError, match="row group 0 needs at least 8,388,608 bytes of memory"):
         reader_of(path).read_parts(0)
 

@@ -18,33 +18,26 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import FormatError, StorageError
 from ...storage import ByteRange, ReadableFile, Storage, map_file, raise_storage_error
+from .record_file import RecordFile
 
 MAGIC = b"MMIDIDX\x00\x00"
 VERSION = 1
+# Code in the header → type of the numbers.
 DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}
-"""Code in the header → type of the numbers."""
 
-TOKENS = "tokens"
-"""Name of the one part of a sample."""
+TOKENS = "tokens"  # name of the one part of a sample
 
 _HEADER = struct.Struct("<9sQBQQ")
 _LENGTH, _OFFSET, _MODE = 4, 8, 1
-_PROBE_BYTES = 4096
-"""Bytes that opening reads: the header, and lengths that distinguish one file from another."""
+_PROBE_BYTES = 4096  # bytes that opening reads: the header, and lengths that distinguish one file from another
 
 
 class TokenHeader(NamedTuple):
-    """The header of an ``.idx`` file.
+    """The header of an ``.idx`` file."""
 
-    Attributes:
-        dtype: Type of the numbers.
-        sequences: Number of sequences.
-        documents: Number of document starts; the last one is the end.
-    """
-
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any]  # type of the numbers
     sequences: int
-    documents: int
+    documents: int  # number of document starts; the last one is the end
 
     @property
     def size_bytes(self) -> int:
@@ -53,17 +46,8 @@ class TokenHeader(NamedTuple):
 
 
 def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
-    """Parse and check the header of an ``.idx`` file.
-
-    Args:
-        data: First bytes of the file.
-        size_bytes: Size of the file.
-        path: Path of the file, for messages.
-
-    Raises:
-        FormatError: The file is not such an index, has another version or number type, or another size than its header
-            requires.
-    """
+    """Parse and check the header of an ``.idx`` file."""
+    # Check the fields one by one, so that each fault has its own message.
     if len(data) < _HEADER.size:
         raise FormatError(
             f"expected the index of a token file, at least {_HEADER.size} bytes, found {len(data)}",
@@ -82,6 +66,7 @@ def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
     if code not in DTYPES:
         known = ", ".join(f"{number} ({np.dtype(name).name})" for number, name in DTYPES.items())
         raise FormatError(f"expected a code of a number type, one of {known}; found {code}", shard=path)
+    # Compare the size of the file with the numbers in the header.
     header = TokenHeader(np.dtype(DTYPES[code]), sequences, documents)
     if size_bytes not in (header.size_bytes, header.size_bytes + sequences * _MODE):
         raise FormatError(
@@ -93,35 +78,26 @@ def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
     return header
 
 
-class TokenFile:
-    """The sequences of a pair ``x.bin`` and ``x.idx``. Opening reads the header and the end of the last sequence.
-
-    Args:
-        storage: Folder of the files.
-        name: Name of the ``.bin`` file.
-
-    Raises:
-        FormatError: The ``.idx`` file is missing or damaged, or the ``.bin`` file is too short for it.
-        StorageError: A file cannot be read.
-    """
+class TokenFile(RecordFile):
+    """The sequences of a pair ``x.bin`` (the name) and ``x.idx``; opening reads the header and the last sequence."""
 
     decodes = False
 
     def __init__(self, storage: Storage, name: str) -> None:
-        self.storage = storage
-        self.name = name
+        # The message of a missing file names the other one of the pair.
         self.index_name = name.removesuffix(".bin") + ".idx"
         try:
-            self._info = storage.stat(name)
+            info = storage.stat(name)
         except StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError) and storage.exists(self.index_name):
                 raise FormatError(
                     f"the tokens of this index are missing: there is no {name} next to it",
-                    shard=self.index_path,
+                    shard=storage.path(self.index_name),
                     hint="copy both files of the pair",
                 ) from error
             raise
-        self.size_bytes = self._info.size_bytes
+        super().__init__(storage, name, info, size_bytes=info.size_bytes, part_names=(TOKENS,))
+        # Read the header, and check the last sequence.
         try:
             self._index_info = storage.stat(self.index_name)
             with storage.open(self.index_name, self._index_info) as file:
@@ -138,25 +114,13 @@ class TokenFile:
             raise
 
     @property
-    def path(self) -> str:
-        """Path of the ``.bin`` file, for messages."""
-        return self.storage.path(self.name)
-
-    @property
     def index_path(self) -> str:
-        """Path of the ``.idx`` file, for messages."""
         return self.storage.path(self.index_name)
-
-    @property
-    def part_names(self) -> tuple[str, ...]:
-        """The one part of a sample."""
-        return (TOKENS,)
 
     def __len__(self) -> int:
         return self.header.sequences
 
     def _check_last(self, file: ReadableFile) -> None:
-        """Check that the last sequence ends within the ``.bin`` file."""
         count = len(self)
         if not count:
             return
@@ -177,12 +141,7 @@ class TokenFile:
 
     @cached_property
     def columns(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-        """Length and byte offset of each sequence, memory-mapped.
-
-        Raises:
-            FormatError: The ``.idx`` file became shorter since it was opened.
-            StorageError: It is missing, or cannot be read.
-        """
+        """Length and byte offset of each sequence, memory-mapped."""
         count = len(self)
         try:
             data = map_file(self.storage.local_path(self.index_name, self._index_info))
@@ -203,11 +162,6 @@ class TokenFile:
         return np.frombuffer(data, "<i8")
 
     def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the byte ranges of sequences.
-
-        Raises:
-            FormatError: A range is outside of the file.
-        """
         lengths, offsets = self.columns
         start = offsets[numbers].astype(np.int64)
         size = lengths[numbers].astype(np.int64) * self.header.dtype.itemsize
@@ -217,32 +171,7 @@ class TokenFile:
             raise self.outside(int(numbers[first]), int(start[first]), int(start[first]) + int(size[first]))
         return start, size
 
-    def expect(self, numbers: IntArray) -> None:
-        """Ignore the announcement: the storage prefetches byte ranges."""
-
-    def open(self) -> ReadableFile:
-        """Open the ``.bin`` file.
-
-        Raises:
-            FormatError: Its size has changed since the dataset was opened.
-            StorageError: It is missing or cannot be read.
-        """
-        file = self.storage.open(self.name, self._info)
-        if file.size_bytes != self.size_bytes:
-            file.close()
-            raise FormatError(
-                f"the file has changed since it was opened: it had {self.size_bytes:,} bytes, now {file.size_bytes:,}",
-                shard=self.path,
-                hint="restart the program when the file is complete",
-            )
-        return file
-
     def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
-        """Read the bytes of one sequence.
-
-        Raises:
-            FormatError: It is outside of the file.
-        """
         start, size = self.spans(np.array([number]))
         return {TOKENS: file.read_at(int(start[0]), int(size[0]))}
 
@@ -250,16 +179,10 @@ class TokenFile:
         """Convert bytes to an array, which is writable: torch warns of tensors that share read-only memory."""
         return {TOKENS: np.frombuffer(bytearray(parts[TOKENS]), self.header.dtype)}
 
-    def part_bytes(self) -> dict[str, int]:
-        """Return the size of the ``.bin`` file."""
-        return {TOKENS: self.size_bytes}
-
     def facts(self) -> dict[str, Any]:
-        """Return the number type, and the numbers of tokens and documents."""
         dtype = self.header.dtype
         documents = max(0, self.header.documents - 1)
         return {"tokens": {"dtype": dtype.name, "total": self.size_bytes // dtype.itemsize, "documents": documents}}
 
     def fingerprint(self) -> bytes:
-        """Return the sizes, and the start of the index."""
         return self._start + self.size_bytes.to_bytes(8, "little")

@@ -1,3 +1,0 @@
-"""Read rows of Parquet files; needs the extra ``tables`` (pyarrow)."""
-
-from __future__ import annotations

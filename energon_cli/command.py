@@ -32,13 +32,11 @@ class LazyCommand:
     """A command that is imported on first use.
 
     Args:
-        module: The module that defines it.
-        attribute: Its name in that module.
-        short_help: Its line in the group's help.
+        place: Its module, relative to ``energon_cli.commands``, a colon, and its name in the module.
+        short_help: Its line in the help of the group.
     """
 
-    module: str
-    attribute: str
+    place: str
     short_help: str
 
 
@@ -88,7 +86,9 @@ class LazyGroup(_NamesVariables, click.Group):
         lazy = self.lazy_commands.get(cmd_name)
         if lazy is None:
             return None
-        command: click.Command = getattr(importlib.import_module(lazy.module), lazy.attribute)
+        module, _, attribute = lazy.place.partition(":")
+        command: click.Command = getattr(importlib.import_module(module, "energon_cli.commands"), attribute)
+        command.short_help = lazy.short_help
         return command
 
     def resolve_command(
@@ -318,11 +318,7 @@ def storage_option() -> click.Option:
 
 
 def energon_command(
-    name: str,
-    *,
-    short_help: str,
-    takes_path: bool = True,
-    advanced: Collection[str] = (),
+    name: str, *, takes_path: bool = True, advanced: Collection[str] = ()
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that turns a function into a command with help, the common options and completion.
 
@@ -330,7 +326,6 @@ def energon_command(
 
     Args:
         name: Name of the command.
-        short_help: Its line in the group's help.
         takes_path: It reads datasets, and takes ``--storage-option``.
         advanced: Names of the parameters that only ``--help-all`` shows.
     """
@@ -344,7 +339,6 @@ def energon_command(
             help=text,
             examples=[*zip([line.rstrip(":") for line in lines[::2]], lines[1::2], strict=True)],
             advanced=advanced,
-            short_help=short_help,
             context_settings=CONTEXT_SETTINGS,
         )(function)
         if takes_path:

@@ -32,7 +32,7 @@ def test_every_command_takes_the_common_options(name: str, command: click.Comman
 
 @pytest.fixture
 def talking(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = LazyCommand(module="tests.cli.talking_command", attribute="talk", short_help="Print to all outputs.")
+    place = LazyCommand("tests.cli.talking_command:talk", "Print to all outputs.")
     monkeypatch.setitem(cli.lazy_commands, "talk", place)
 
 

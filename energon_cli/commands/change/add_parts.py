@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loader.convert.added_parts import AddPartsReport
 
 
-@energon_command("add-parts", short_help="Add parts to the samples of a dataset, next to its shards.")
+@energon_command("add-parts")
 @click.argument("dataset")
 @click.argument("output", metavar="DEST")
 @click.option("--from", "source", required=True, metavar="SOURCE", help="Folder, table or prepared dataset.")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loader.inspect import ExcludeReport, ExcludeRequest, ListedExclusions
 
 
-@energon_command("exclude", short_help="Take samples out of training, or undo it.")
+@energon_command("exclude")
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…")
 @query_options

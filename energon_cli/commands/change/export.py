@@ -25,7 +25,7 @@ _OTHER_FILES = frozenset(
 )
 
 
-@energon_command("export", short_help="Copy a dataset to files, JSON lines, Parquet, Hugging Face.")
+@energon_command("export")
 @click.argument("path")
 @click.argument("dest")
 @click.option(
@@ -95,7 +95,7 @@ def export(
     _copy_samples(request, progress=progress, as_json=as_json)
 
 
-@energon_command("extract", short_help="Copy samples to files, tar shards or lines of JSON.")
+@energon_command("extract")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH… [KEY]…")
 @click.option("-o", "--output", metavar="DEST", required=True, help="A new folder; for jsonl, a new file.")
 @click.option(

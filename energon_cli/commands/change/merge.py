@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from loader.convert.merging import MergeReport
 
 
-@energon_command("merge", short_help="Merge datasets, by links to their shards.")
+@energon_command("merge")
 @click.argument("inputs", nargs=-1, required=True, metavar="PATH PATH…")
 @click.argument("output", metavar="DEST")
 @click.option("--reference", "shards", flag_value="reference", help="Link to the shards by relative paths.  [default]")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from loader.format import DatasetRef
 
 
-@energon_command("reshard", short_help="Write a dataset to new shards: sizes, order, parts.")
+@energon_command("reshard")
 @click.argument("path")
 @click.argument("dest")
 @shared_options("shard_size", "samples_per_shard")

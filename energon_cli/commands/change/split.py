@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loader.convert.splitting import LeakReport, SplitReport
 
 
-@energon_command("split", short_help="Change the split of a dataset, or check it for leaks.")
+@energon_command("split")
 @click.argument("path")
 @shared_options("split_ratio", help="Shares of train, val and test, or of others: train=9,holdout=1.")
 @click.option(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from loader.inspect.diff import DiffReport
 
 
-@energon_command("diff", short_help="Compare two datasets, metadatasets or checkpoints.")
+@energon_command("diff")
 @click.argument("path", metavar="A")
 @click.argument("other", metavar="B")
 @shared_options("split_part", help="Split part to compare a checkpoint with.  [default: the part of the checkpoint]")

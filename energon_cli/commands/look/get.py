@@ -20,7 +20,7 @@ _MAX_PARTS = 100  # of a sample, in a list to read
 _MAX_CHECKED = 4096  # bytes that tell a text from other data
 
 
-@energon_command("get", short_help="Print a part of samples, or list their parts.")
+@energon_command("get")
 @click.argument("path")
 @click.argument("words", nargs=-1, required=True, metavar="KEY… [PART]")
 @click.option(

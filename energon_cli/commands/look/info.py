@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loader.format import DatasetRef
 
 
-@energon_command("info", short_help="Describe a dataset on one screen.")
+@energon_command("info")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @shared_options("json", "progress")
 @dataset_options("dataset_config")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from loader.lint import LintReport
 
 
-@energon_command("lint", short_help="Check a dataset and list all its faults.")
+@energon_command("lint")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option(
     "--level",

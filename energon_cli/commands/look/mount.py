@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from loader.format import DatasetRef
 
 
-@energon_command("mount", short_help="Show the samples of a dataset as files.")
+@energon_command("mount")
 @click.argument("path")
 @click.argument("directory")
 @click.option(

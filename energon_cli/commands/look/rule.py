@@ -18,7 +18,7 @@ _LABEL_WIDTH = 9
 _COLOURS = {"error": "red", "failed": "red", "warning": "yellow", "left out": "yellow"}
 
 
-@energon_command("rule", short_help="Explain codes of findings and of unused input.", takes_path=False)
+@energon_command("rule", takes_path=False)
 @click.argument("codes", metavar="[CODE]...", nargs=-1)
 @shared_options("json")
 def rule(codes: tuple[str, ...], *, as_json: bool) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from loader.inspect.stats import Distribution, StatsReport
 
 
-@energon_command("stats", short_help="Show sizes, lengths, JSON fields and duplicates.")
+@energon_command("stats")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @query_options
 @shared_options("parts")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from loader.inspect.runs import LoggedLoader
 
 
-@energon_command("analyze-debug", short_help="Draw which samples a run used at which step.")
+@energon_command("analyze-debug")
 @click.argument("log_paths", nargs=-1, metavar="[LOG_PATHS]…")
 @click.option("--dataset", metavar="PATH", help="Trace a run on this dataset or metadataset, instead of reading logs.")
 @shared_options("steps", default=1000, show_default=True, help="Steps of --dataset.")

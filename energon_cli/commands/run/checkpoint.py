@@ -17,17 +17,9 @@ if TYPE_CHECKING:
 
 
 _COMMANDS = {
-    "info": LazyCommand(
-        "energon_cli.commands.run.checkpoint_info",
-        "info",
-        "Show the progress of a run, and the ranks it can resume on.",
-    ),
-    "migrate": LazyCommand(
-        "energon_cli.commands.run.checkpoint", "migrate", "Continue a saved run with an edited mix of datasets."
-    ),
-    "redist": LazyCommand(
-        "energon_cli.commands.run.checkpoint", "redist", "Convert the states of all ranks to another number of ranks."
-    ),
+    "info": LazyCommand(".run.checkpoint_info:info", "Show the progress of a run, and the ranks it can resume on."),
+    "migrate": LazyCommand(".run.checkpoint:migrate", "Continue a saved run with an edited mix of datasets."),
+    "redist": LazyCommand(".run.checkpoint:redist", "Convert the states of all ranks to another number of ranks."),
 }
 _EXAMPLES = (
     ("Show the progress of a run", "energon checkpoint info /data/run/step_1000"),
@@ -145,11 +137,7 @@ def written_files(done: Redistributed) -> str:
 # ``energon checkpoint migrate``: continue a saved run with an edited mix of datasets.
 
 
-@energon_command(
-    "migrate",
-    short_help="Continue a saved run with an edited mix of datasets.",
-    takes_path=False,
-)
+@energon_command("migrate", takes_path=False)
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("dataset", metavar="NEW_MIX")
 @click.argument("output_path", metavar="DEST")
@@ -207,11 +195,7 @@ def migrate(
 # ``energon checkpoint redist``: convert the states of a run to another number of ranks.
 
 
-@energon_command(
-    "redist",
-    short_help="Convert the states of all ranks to another number of ranks.",
-    takes_path=False,
-)
+@energon_command("redist", takes_path=False)
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("output_path", metavar="DEST")
 @click.option("--new-world-size", metavar="N", type=click.IntRange(min=1), help="New number of ranks.")

@@ -24,11 +24,7 @@ _KINDS = {
 }
 
 
-@energon_command(
-    "info",
-    short_help="Show the progress of a run, and the ranks it can resume on.",
-    takes_path=False,
-)
+@energon_command("info", takes_path=False)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @shared_options("json")
 def info(files: tuple[str, ...], *, as_json: bool) -> None:

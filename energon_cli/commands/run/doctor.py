@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loader.inspect.doctor import Checkup
 
 
-@energon_command("doctor", short_help="Examine this machine and installation.", takes_path=False)
+@energon_command("doctor", takes_path=False)
 @shared_options("json")
 def doctor(*, as_json: bool) -> None:
     """Show versions, limits and disks that loading depends on, and what would break or slow it down.

@@ -19,7 +19,7 @@ _MAX_STRETCHES = 20  # of a table
 _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of get_train_dataset
 
 
-@energon_command("explain", short_help="Show what a training run will read.")
+@energon_command("explain")
 @click.argument("path")
 @shared_options("steps", help="Steps.  [default: 1000; without numbers of the run, an epoch]")
 @shared_options("packing_buffer_size", help="Samples that wait in each lane, if it packs.")

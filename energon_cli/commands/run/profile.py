@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 _MIN_SHARE = 0.001
 
 
-@energon_command(
-    "profile",
-    short_help="Run a training script, and show what its loaders wait for.",
-    takes_path=False,
-)
+@energon_command("profile", takes_path=False)
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @shared_options("steps", default=200, show_default=True, help="Micro-batches of each loader in the trace.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loader.inspect.runs import RestoredRun, TracedSample
 
 
-@energon_command("trace", short_help="List the samples of a training step.")
+@energon_command("trace")
 @click.argument("path")
 @click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="The step, from 0.  [repeatable]")
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), multiple=True, help="Only this rank.  [repeatable]")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loader.format import DatasetRef
 
 
-@energon_command("browse", short_help="Show samples, with their pictures, in a web browser.")
+@energon_command("browse")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one (default).")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from loader.inspect import PreviewRequest, SampleView, SampleViews
 
 
-@energon_command("preview", short_help="Show samples, with their pictures, in the terminal.")
+@energon_command("preview")
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…", envvar="ENERGON_PREVIEW_KEY")
 @shared_options("limit", help="Print this many samples and exit (default if piped: 1).")

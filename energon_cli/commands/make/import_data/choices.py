@@ -16,10 +16,10 @@ from loader.format.documents import SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_choices
 
-from ....prepare.choices import show_trial
-from ....prepare.flags import type_of_flags
-from ....prepare.history import AnswerHistory
-from ....prepare.questions import PipedQuestions, ask
+from ..history import AnswerHistory
+from ..prepare.choices import show_trial
+from ..prepare.flags import type_of_flags
+from ..questions import PipedQuestions, ask
 from .flags import ImportFlags
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def resolve_choices(
             ratio = questions.split(SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO))).ratio
         return ratio, ask(questions, given)
     # Prompt with menus, again if the user goes back.
-    from ....prepare.menus import MenuQuestions
+    from ..menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         return show_trial(folder, DatasetYaml(spec=spec, field_map=field_map), console, trust_code=False)
@@ -115,7 +115,7 @@ def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> Imp
 
 def _chosen(question: str, ways: list[str], leave: str) -> str | None:
     """Return the answer of the user; None to leave."""
-    from ....prepare.prompts import GoBack, select
+    from ..prompts import GoBack, select
 
     try:
         answer = select(question, [*ways, leave])
@@ -136,8 +136,8 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
     """Prompt for the split; return a ratio, or an empty text to keep the split parts of the sources."""
-    from ....prepare.menus import validator
-    from ....prepare.prompts import ask_text, select
+    from ..menus import validator
+    from ..prompts import ask_text, select
 
     labels: dict[str, str] = {}
     names = [name for name in listed.rows.split_names if name]

@@ -15,7 +15,7 @@ _KINDS = (
 )  # those of loader.convert.sources, whose import would delay --help
 
 
-@energon_command("import", short_help="Convert files, tables and archives to a dataset.")
+@energon_command("import")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("output", metavar="DEST")
 @click.option(

@@ -10,7 +10,7 @@ from loader.errors import escape_controls
 from loader.inspect import format_bytes, format_percent, plural, print_table
 
 from ....console import show_note, show_warning
-from ....prepare.report import show_first_sample
+from ..prepare.report import show_first_sample
 from .flags import ImportFlags
 
 if TYPE_CHECKING:

@@ -38,10 +38,10 @@ from loader.inspect import (
 from loader.storage import open_storage
 
 from ....console import error_console, output_console, print_json, show_account, show_note, show_warning
-from ....prepare.history import AnswerHistory
-from ....prepare.prompts import no_echo
-from ....prepare.report import show_files
 from ....progress import ProgressBar
+from ..history import AnswerHistory
+from ..prepare.report import show_files
+from ..prompts import no_echo
 from .choices import resolve_choices, settle_outside_files, settle_urls
 from .flags import ImportFlags
 from .report import draft_document, report_document, show_done, show_draft, show_found

@@ -11,8 +11,8 @@ from loader.errors import escape_controls
 from loader.inspect import plural
 from loader.metadataset import plan_joins, prepare_metadataset
 
-from ..console import output_console, print_json
-from ..progress import ProgressBar
+from ....console import output_console, print_json
+from ....progress import ProgressBar
 from .flags import given_flags
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from loader.inspect import (
     view_first_sample,
 )
 
-from ..console import StatusLine, show_note, show_warning
+from ....console import StatusLine, show_note, show_warning
+from ..history import AnswerHistory
+from ..questions import PipedQuestions, ask
 from .flags import PrepareFlags, split_of_flags, type_of_flags
-from .history import AnswerHistory
-from .questions import PipedQuestions, ask
 from .report import show_first_sample, show_found, show_part_sets, show_split
 from .scan import BackgroundScan
 
@@ -135,7 +135,7 @@ def _ask_by_menus(
     console: Console,
     history: AnswerHistory,
 ) -> Choices:
-    from .menus import MenuQuestions
+    from ..menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         choice = DatasetYaml(spec=spec, field_map=field_map)
@@ -166,7 +166,7 @@ def show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, tr
     """Build a sample with the chosen field map, and print it or the error."""
     if not folder.contents.parts:
         return True
-    from ..terminal.render import render_sample, terminal_space
+    from ....terminal.render import render_sample, terminal_space
 
     with StatusLine() as status:
         status.show("decoding the first sample…")

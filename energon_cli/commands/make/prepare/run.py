@@ -34,12 +34,12 @@ from loader.inspect import (
 )
 from loader.storage import open_storage
 
-from ..console import error_console, output_console, print_json, show_account, show_note, show_warning
-from ..progress import ProgressBar
+from ....console import error_console, output_console, print_json, show_account, show_note, show_warning
+from ....progress import ProgressBar
+from ..history import AnswerHistory
+from ..prompts import load_prompts, no_echo
 from .choices import needs_contents, resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags, split_of_flags
-from .history import AnswerHistory
-from .prompts import load_prompts, no_echo
 from .report import (
     report_document,
     show_done,

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..command import energon_command
-from ..options import shared_options
+from ...command import energon_command
+from ...options import shared_options
 
 if TYPE_CHECKING:
-    from loader.format.media import MediaFilter
+    from loader.format.media import MediaFilter, MediaReport
 
 _FLAGS = "--media-metadata-by-glob, --media-metadata-by-header and --media-metadata-by-extension"
 
@@ -71,7 +71,7 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
     return None
 
 
-@energon_command("prepare-media", short_help="Collect sizes and durations of media files in a folder.")
+@energon_command("prepare-media")
 @click.argument("path")
 @media_options
 @shared_options("num_workers", type=click.IntRange(min=0))
@@ -105,9 +105,8 @@ def prepare_media(
     from loader.format.prepare import check_destination, prepare_media_folder, unwritable_folder
     from loader.inspect import plural
 
-    from ..console import StatusLine, output_console, print_json, show_warning
-    from ..progress import ProgressBar
-    from .report import media_document
+    from ...console import StatusLine, output_console, print_json, show_warning
+    from ...progress import ProgressBar
 
     started = time.perf_counter()
     ref = DatasetRef(path, meta_folder=meta_folder)
@@ -138,3 +137,15 @@ def prepare_media(
     text = f"prepared {escape_controls(path)}: media metadata of {plural(report.entries, 'file')} in {seconds:.1f} s"
     console.print(text, style="green")
     show_warning(*report.warnings)
+
+
+def media_document(report: MediaReport) -> dict[str, Any]:
+    """Return the ``--json`` document of a media report; its keys are stable."""
+    return {
+        "strategy": report.media_filter.strategy,
+        "patterns": report.media_filter.patterns,
+        "exact": report.media_filter.exact,
+        "entries": report.entries,
+        "collected": report.collected,
+        "broken": report.broken,
+    }

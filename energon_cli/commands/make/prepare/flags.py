@@ -18,7 +18,7 @@ from loader.format.media import MediaFilter
 from loader.format.prepare import ScanMode, SplitRequest, parse_ratio, parse_split_part
 from loader.storage import split_url
 
-from ..console import is_terminal
+from ....console import is_terminal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

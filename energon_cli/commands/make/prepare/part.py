@@ -13,8 +13,8 @@ from loader.format.cluster import Part, parse_part
 from loader.format.prepare import PartReport, PreparePlan, PrepareProgress, run_part
 from loader.inspect import format_bytes, plural
 
-from ..console import output_console, print_json
-from ..progress import ProgressBar
+from ....console import output_console, print_json
+from ....progress import ProgressBar
 from .flags import PrepareFlags, check_flags, given_flags
 
 _VALID_FLAGS = {

@@ -16,8 +16,9 @@ from loader.inspect import (
     print_table,
 )
 
-from ..console import show_note, show_warning
-from ..settings import output_settings
+from ....console import show_note, show_warning
+from ....settings import output_settings
+from ..prepare_media import media_document
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,7 +49,7 @@ def show_first_sample(console: Console, found: SampledContents) -> None:
     """Print the parts of a sample."""
     from loader.inspect import SampleView, describe_parts
 
-    from ..terminal.render import render_sample, terminal_space
+    from ....terminal.render import render_sample, terminal_space
 
     if not found.parts:
         return
@@ -145,18 +146,6 @@ def report_document(
         "warnings": report.warnings,
         "notes": notes,
         "account": report.account,
-    }
-
-
-def media_document(report: MediaReport) -> dict[str, Any]:
-    """Return the ``--json`` document of a media report; its keys are stable."""
-    return {
-        "strategy": report.media_filter.strategy,
-        "patterns": report.media_filter.patterns,
-        "exact": report.media_filter.exact,
-        "entries": report.entries,
-        "collected": report.collected,
-        "broken": report.broken,
     }
 
 

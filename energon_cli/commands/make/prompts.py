@@ -13,8 +13,8 @@ from typing import Any, Literal, NoReturn
 
 import click
 
-from ..ascii_text import in_ascii, is_ascii_only
-from ..terminal.abilities import discard_input
+from ...ascii_text import in_ascii, is_ascii_only
+from ...terminal.abilities import discard_input
 
 Confirmation = Literal["write", "change"]
 
@@ -29,7 +29,7 @@ class _Leave(Exception):  # noqa: N818 - a wish of the user
 
 def no_echo(*, enabled: bool) -> AbstractContextManager[Any]:
     """Keep the terminal from showing keys that are typed between two prompts; they answer none."""
-    from ..terminal.keys import RawMode
+    from ...terminal.keys import RawMode
 
     return RawMode(sys.stdin.fileno(), on_change=lambda: None) if enabled else nullcontext()
 
@@ -202,7 +202,7 @@ def print_dim(text: str) -> None:
     """Print a hint or a fault to standard error."""
     from loader.errors import escape_controls
 
-    from ..console import error_console
+    from ...console import error_console
 
     error_console().print(escape_controls(text, keep="\n"), style="dim")
 
@@ -213,7 +213,7 @@ def _show_answer(question: str, answer: str) -> None:
 
     from loader.errors import escape_controls
 
-    from ..console import error_console
+    from ...console import error_console
 
     parts = (("? ", "cyan"), f"{question} ", (escape_controls(" ".join(answer.split())), "cyan"))
     error_console().print(Text.assemble(*parts))

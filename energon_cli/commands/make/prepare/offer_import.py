@@ -13,12 +13,12 @@ from loader.format.documents import content_of_folder, fault_of_file, new_folder
 from loader.inspect import format_bytes, plural
 from loader.storage import is_url, open_parent
 
-from ..console import output_console, print_json
-from ..progress import ProgressBar
+from ....console import output_console, print_json
+from ....progress import ProgressBar
 from .flags import PrepareFlags, check_flags
 
 if TYPE_CHECKING:
-    from ..command import LazyGroup
+    from ....command import LazyGroup
 
 _SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "progress", "strict")
 """Flags that both commands have; None and False are their defaults."""
@@ -32,7 +32,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
     """
     from loader.convert.sources import ways_to_import
 
-    from .prompts import GoBack, select
+    from ..prompts import GoBack, select
 
     path = flags.path
     if not flags.asks_by_menus or flags.as_json or is_url(path) or os.path.exists(os.path.join(path, ".nv-meta")):

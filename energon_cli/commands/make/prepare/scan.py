@@ -14,8 +14,8 @@ from loader.format.cluster import open_dask_executor
 from loader.format.prepare import PreparePlan, PrepareProgress, RunningPrepare, open_prepare
 from loader.inspect import ShardFolder, contents_of_scan
 
-from ..console import show_note
-from ..progress import ProgressBar
+from ....console import show_note
+from ....progress import ProgressBar
 
 _PERIOD_S = 0.05  # between two updates of the progress bar
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from ..command import energon_command
-from ..dataset_path import check_ref
-from ..options import shared_options
-from .media import media_filter_of, media_options
+from ....command import energon_command
+from ....dataset_path import check_ref
+from ....options import shared_options
+from ..prepare_media import media_filter_of, media_options
 
 _ADVANCED = (
     *(
@@ -35,7 +35,7 @@ _ADVANCED = (
 """Parameters that only ``--help-all`` shows: for machines, clusters and rare layouts."""
 
 
-@energon_command("prepare", advanced=_ADVANCED, short_help="Index and split a folder of tar shards.")
+@energon_command("prepare", advanced=_ADVANCED)
 @click.argument("path")
 @shared_options("split_ratio", help="Assign shards to train, val and test in this ratio.")
 @click.option(

@@ -193,7 +193,7 @@ def prepare(path: str, **flags: Any) -> None:
     if not is_url(path):
         check_finished(open_storage(path))
     if settings.part is not None:
-        from .part import prepare_part
+        from .run import prepare_part
 
         prepare_part(settings)
     else:

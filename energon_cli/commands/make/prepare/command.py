@@ -159,7 +159,7 @@ def prepare(path: str, **flags: Any) -> None:
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
-    from .offer_import import check_file_flags, check_record_file, offer_import, prepare_jsonl
+    from .metadataset import check_file_flags, check_record_file, offer_import, prepare_jsonl
     from .run import prepare_dataset
 
     # A folder of loose files is imported first, if the user agrees.

@@ -3,17 +3,134 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 
 import click
 
 from loader.errors import escape_controls
-from loader.inspect import plural
+from loader.format.documents import content_of_folder, fault_of_file, new_folder_for
+from loader.inspect import format_bytes, plural
 from loader.metadataset import plan_joins, prepare_metadataset
+from loader.storage import is_url, open_parent
 
 from ....console import output_console, print_json
 from ....progress import ProgressBar
-from .flags import given_flags
+from .flags import PrepareFlags, check_flags, given_flags
+
+if TYPE_CHECKING:
+    from ....command import LazyGroup
+
+_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "progress", "strict")
+"""Flags that both commands have; None and False are their defaults."""
+
+
+def offer_import(flags: PrepareFlags) -> str | None:
+    """On a terminal, offer to import a path that holds no shards; return the folder of the dataset, None for the path.
+
+    Raises:
+        click.exceptions.Exit: The user leaves, or only wanted to see the plan.
+    """
+    from loader.convert.sources import ways_to_import
+
+    from ..prompts import GoBack, select
+
+    path = flags.path
+    if not flags.asks_by_menus or flags.as_json or is_url(path) or os.path.exists(os.path.join(path, ".nv-meta")):
+        return None
+    content = content_of_folder(path) if os.path.isdir(path) else "files" if fault_of_file(path) else "nothing"
+    if content not in ("tables", "media", "files"):
+        return None
+    target = new_folder_for(path)
+    # Each way to import is offered with all proposals and with questions.
+    choices: dict[str, tuple[Sequence[str], bool] | None] = {}
+    for taken, words in ways_to_import(path):
+        if words:
+            begin = f"import {taken or 'them'} to {target}"
+            choices[f"{begin}, with all proposals"] = words[1:-1], True
+            choices[f"{begin}, and ask about the split and the type"] = words[1:-1], False
+    if not choices:
+        return None
+    tables, leave = "prepare the tables alone, as they are", "leave, and write nothing"
+    choices |= {**({tables: None} if content == "tables" else {}), leave: None}
+    labels = {escape_controls(label): label for label in choices}
+    what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
+    try:
+        label = labels[select(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels])]
+    except GoBack:
+        label = leave
+    if label == leave:
+        output_console().print("nothing was written")
+        raise click.exceptions.Exit(1)
+    choice = choices[label]
+    if choice is None:
+        return None
+    program = click.get_current_context().find_root()
+    command = cast("LazyGroup", program.command).get_command(program, "import") or program.command
+    with command.make_context("import", [*choice[0]], parent=program) as context:
+        context.params |= {name: value for name in _SHARED if (value := getattr(flags, name)) not in (None, False)}
+        context.params["yes"] = choice[1]
+        command.invoke(context)
+    if flags.dry_run:
+        raise click.exceptions.Exit
+    return target
+
+
+def check_file_flags(flags: PrepareFlags) -> None:
+    """Reject flags that apply only to folders of shards.
+
+    Raises:
+        click.UsageError: One of them is set; the message names it.
+    """
+    of_folders = {
+        "--decompress": flags.decompress,
+        "--part": flags.part is not None,
+        "--merge": flags.merge,
+        "--engine dask": flags.engine == "dask",
+    }
+    for flag, given in of_folders.items():
+        if given:
+            raise click.UsageError(f"{flag} is valid only for folders of shards.")
+
+
+def prepare_jsonl(flags: PrepareFlags) -> None:
+    """Index the lines of a JSONL file."""
+    from loader.format import jsonl
+
+    check_flags(flags)
+    if flags.media:
+        raise click.UsageError(f"{flags.media.flag}: a JSONL file contains no media files.")
+    storage, name = open_parent(flags.path)
+    size_bytes = storage.stat(name).size_bytes
+    with ProgressBar("Reading lines", unit="bytes", enabled=flags.progress) as bar:
+        index_lines = jsonl.build_jsonl_index if flags.dry_run else jsonl.prepare_jsonl
+        index = index_lines(storage, name, progress=lambda done: bar.update(done, size_bytes))
+    document = {"path": flags.path, "samples": len(index), "bytes": size_bytes, "dry_run": flags.dry_run}
+    if flags.as_json:
+        print_json(document)
+        return
+    verb = "would index" if flags.dry_run else "indexed"
+    samples = plural(len(index), "sample")
+    output_console().print(f"{verb} {flags.path}: {samples}, {format_bytes(size_bytes)}")
+    if not flags.dry_run:
+        output_console().print(f"Done. Found {samples}.")  # a line of megatron-energon, which scripts look for
+
+
+def check_record_file(flags: PrepareFlags) -> None:
+    """Open a token file or Parquet file, and report that it needs no index."""
+    from loader.format.records import open_record_path
+
+    check_flags(flags)
+    file = open_record_path(flags.path)
+    document = {"path": flags.path, "samples": len(file), "bytes": file.size_bytes, "dry_run": flags.dry_run}
+    if flags.as_json:
+        print_json(document)
+        return
+    size = format_bytes(file.size_bytes)
+    output_console().print(
+        f"nothing to prepare: {flags.path} can be loaded as it is, {plural(len(file), 'sample')}, {size}",
+    )
+
 
 if TYPE_CHECKING:
     from loader.metadataset import JoinReport, MemberReport

@@ -175,7 +175,7 @@ def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
         Show what would be imported:
             energon import ~/photos /data/photos --dry-run
     """
-    from .flags import ImportFlags
+    from .choices import ImportFlags
     from .run import import_sources
 
     import_sources(ImportFlags(sources=sources, output=output, **flags))

@@ -11,7 +11,7 @@ from loader.inspect import format_bytes, format_percent, plural, print_table
 
 from ....console import show_note, show_warning
 from ..prepare.report import show_first_sample
-from .flags import ImportFlags
+from .choices import ImportFlags
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -42,8 +42,7 @@ from ....progress import ProgressBar
 from ..history import AnswerHistory
 from ..prepare.report import show_files
 from ..prompts import no_echo
-from .choices import resolve_choices, settle_outside_files, settle_urls
-from .flags import ImportFlags
+from .choices import ImportFlags, resolve_choices, settle_outside_files, settle_urls
 from .report import draft_document, report_document, show_done, show_draft, show_found
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from ....options import shared_options, shuffle_options
 from ....terminal.keys import Keyboard, RawMode
 from ....terminal.render import terminal_space
 from .ahead import AheadWorker
-from .notes import Notes
 from .screen import Screen
+from .search import Notes
 from .walk import Walk
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ....terminal.render import DrawingSpace, draw_in
 
 if TYPE_CHECKING:
     from .ahead import AheadWorker, Job
-    from .notes import Notes
     from .screen import Screen
+    from .search import Notes
 
 _WIDTH, _HEIGHT = 20, 8  # of a tile in cells, with a gap at the right and the key below
 

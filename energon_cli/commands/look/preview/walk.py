@@ -13,9 +13,8 @@ from ....terminal.keys import Keyboard
 from ....terminal.render import DrawingSpace
 from .ahead import AheadWorker, Job
 from .grid import Grid, make_tile
-from .notes import Notes
 from .screen import Screen
-from .search import Frame, FrameRenderer, Prompt, Search
+from .search import Frame, FrameRenderer, Notes, Prompt, Search
 
 if TYPE_CHECKING:
     from rich.console import Console

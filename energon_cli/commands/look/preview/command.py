@@ -19,7 +19,7 @@ from ....options import shared_options, shuffle_options
 from ....terminal.keys import Keyboard, RawMode
 from ....terminal.render import terminal_space
 from .ahead import AheadWorker
-from .screen import Screen
+from .grid import Screen
 from .search import Notes
 from .walk import Walk
 

@@ -12,8 +12,7 @@ from loader.inspect import SampleView, plural
 from ....terminal.keys import Keyboard
 from ....terminal.render import DrawingSpace
 from .ahead import AheadWorker, Job
-from .grid import Grid, make_tile
-from .screen import Screen
+from .grid import Grid, Screen, make_tile
 from .search import Frame, FrameRenderer, Notes, Prompt, Search
 
 if TYPE_CHECKING:

@@ -3,5 +3,5 @@ from energon_cli.commands.run.checkpoint import checkpoint as _checkpoint
 command = _checkpoint
 from energon_cli.commands.run.checkpoint import redist as _redist
 command_redist = _redist
-from energon_cli.commands.run.checkpoint_info import info as _info
+from energon_cli.commands.run.checkpoint import info as _info
 command_info = _info

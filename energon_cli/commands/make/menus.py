@@ -14,8 +14,7 @@ from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, split_by_patterns
 from loader.inspect import FieldQuestion, check_field, complete_field, field_hint, plural
 
-from .history import AnswerHistory
-from .prompts import GoBack, ask_text, leave, print_dim, select
+from .prompts import AnswerHistory, GoBack, ask_text, leave, print_dim, select
 from .questions import format_ratio
 
 _OTHER_RATIO = "custom ratio …"

@@ -21,9 +21,9 @@ from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_c
 from loader.storage import DownloadOptions
 
 from ....console import is_terminal
-from ..history import AnswerHistory
 from ..prepare.choices import show_trial
 from ..prepare.flags import type_of_flags
+from ..prompts import AnswerHistory
 from ..questions import PipedQuestions, ask
 
 

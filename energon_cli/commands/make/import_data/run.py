@@ -41,9 +41,8 @@ from loader.storage import open_storage
 
 from ....console import error_console, output_console, print_json, show_account, show_note, show_warning
 from ....progress import ProgressBar
-from ..history import AnswerHistory
 from ..prepare.report import show_files, show_first_sample
-from ..prompts import no_echo
+from ..prompts import AnswerHistory, no_echo
 from .choices import ImportFlags, resolve_choices, settle_outside_files, settle_urls
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from loader.inspect import (
 )
 
 from ....console import StatusLine, show_note, show_warning
-from ..history import AnswerHistory
+from ..prompts import AnswerHistory
 from ..questions import PipedQuestions, ask
 from .flags import PrepareFlags, split_of_flags, type_of_flags
 from .report import show_first_sample, show_found, show_part_sets, show_split

@@ -43,8 +43,7 @@ from loader.storage import open_storage
 
 from ....console import error_console, output_console, print_json, show_account, show_note, show_warning
 from ....progress import ProgressBar
-from ..history import AnswerHistory
-from ..prompts import load_prompts, no_echo
+from ..prompts import AnswerHistory, load_prompts, no_echo
 from .choices import needs_contents, resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags, given_flags, split_of_flags
 from .report import (

@@ -14,8 +14,7 @@ from typing import Any
 import click
 
 from .completion import complete_values
-from .environment import name_variables, options_from_environment, variables_note
-from .old_spellings import replace_old_spellings
+from .environment import name_variables, options_from_environment, replace_old_spellings, variables_note
 from .options import COMMON_OPTIONS, common_options, suggest_choices
 from .settings import name_program, output_settings
 

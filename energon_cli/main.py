@@ -284,7 +284,7 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
         text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
     text = break_between_words(text if label is None else f"{label}: {text}", sys.stderr)
     if coloured and "  at: " in text:
-        from .links import link_places, supports_links
+        from .console import link_places, supports_links
 
         text = link_places(message, text) if supports_links(sys.stderr) else text
     try:

@@ -48,8 +48,7 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) 
     from loader.format import usable_cores
     from loader.inspect import path_facts, show_facts
 
-    from ...console import output_console, print_json
-    from ...links import linked_path
+    from ...console import linked_path, output_console, print_json
     from ...progress import ProgressBar
 
     documents = []

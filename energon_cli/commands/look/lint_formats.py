@@ -79,8 +79,7 @@ def show_lint(
     from loader.inspect import print_part_sets
     from loader.lint import FindingGroup, group_findings
 
-    from ...console import show_note
-    from ...links import supports_links
+    from ...console import show_note, supports_links
 
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
@@ -171,7 +170,7 @@ def _amount(request: LintRequest, report: LintReport) -> str:
 
 def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, str | None], str | None]:
     """Return a function that returns the URL of a shard of a dataset, or of a path; None where links are not shown."""
-    from ...links import file_url, supports_links
+    from ...console import file_url, supports_links
 
     if not supports_links(console.file):
         return lambda _dataset, _name: None

@@ -203,8 +203,7 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
 def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
     from loader.inspect import plural
 
-    from ...console import output_console
-    from ...links import linked_text
+    from ...console import linked_text, output_console
 
     for one in loaders:
         mark = "*" if one["analyzed"] else " "

@@ -133,7 +133,7 @@ def _open(
 
 
 def _line(sample: TracedSample) -> str:
-    from ...links import linked_text
+    from ...console import linked_text
 
     where = f"step {sample.step}  rank {sample.rank}  {sample.position}"
     what = "of a dataset that left the mix"

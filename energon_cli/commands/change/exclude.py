@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...dataset_path import check_ref, dataset_options, query_options
 from ...options import shared_options
-from ...query_options import query_options
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...dataset_path import check_ref, copy_options, dataset_options
 from ...options import parse_size_or_megabytes, shared_options
-from ...query_options import copy_options
 
 if TYPE_CHECKING:
     from loader.convert.exporting import ExportRequest

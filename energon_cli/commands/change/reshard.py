@@ -8,9 +8,8 @@ import click
 
 from ...command import energon_command
 from ...console import show_account
-from ...dataset_path import check_ref, dataset_options
+from ...dataset_path import check_ref, copy_options, dataset_options
 from ...options import shared_options, shuffle_options
-from ...query_options import copy_options
 
 if TYPE_CHECKING:
     from loader.convert import ReshardReport

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ...command import energon_command
+from ...dataset_path import compute_with_consent, yes_option
 from ...options import checked, shared_options
-from ...query_options import compute_with_consent, yes_option
 
 if TYPE_CHECKING:
     from loader.convert.splitting import LeakReport, SplitReport

@@ -15,8 +15,7 @@ import click
 
 from loader.errors import escape_controls
 
-from .ascii_text import AsciiStream, is_ascii_only
-from .settings import break_between_words, name_program, output_settings
+from .settings import AsciiStream, break_between_words, is_ascii_only, name_program, output_settings
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
-from ..ascii_text import is_ascii_only
 from ..console import is_terminal
+from ..settings import is_ascii_only
 from .keys import Keyboard
 
 PictureMethod = Literal["kitty", "sixel", "blocks", "shades"]

@@ -13,7 +13,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import click
 
-from ...ascii_text import in_ascii, is_ascii_only
+from ...settings import in_ascii, is_ascii_only
 from ...terminal.abilities import discard_input
 
 Confirmation = Literal["write", "change"]

@@ -13,7 +13,7 @@ from loader.errors import escape_controls
 from loader.inspect import SampleView
 from loader.samples import PictureError
 
-from ....ascii_text import in_ascii
+from ....settings import in_ascii
 from ....terminal.drawing import DELETE_KITTY_PICTURES, Drawing
 from ....terminal.render import DrawingSpace, draw_in
 

@@ -8,8 +8,7 @@ import click
 
 from ...command import energon_command
 from ...dataset_path import check_path
-from ...options import shared_options
-from .options import RUN_OPTIONS, plan_run, run_options
+from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
 
 if TYPE_CHECKING:
     from loader.inspect.runs import RunFacts

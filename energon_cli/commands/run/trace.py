@@ -15,9 +15,8 @@ import click
 
 from ...command import energon_command
 from ...dataset_path import check_path
-from ...options import shared_options
+from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
 from ...settings import break_between_words
-from .options import RUN_OPTIONS, plan_run, run_options
 
 if TYPE_CHECKING:
     from loader.inspect.runs import RestoredRun, TracedSample

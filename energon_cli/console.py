@@ -1,4 +1,4 @@
-"""Output of commands: plain text when piped, colours on a terminal, control characters from data always escaped."""
+"""Output of commands: plain text when piped, colours and links on a terminal, control characters always escaped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Environment variables of options: ``ENERGON_LINT_LEVEL`` sets ``energon lint --level``."""
+"""Environment variables of options, and their spellings before 0.3.0, which work until 0.4.0 with a note.
+
+Flags of megatron-energon are no old spellings: commands declare them as further names of their options.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of the output that all commands share: verbosity, colours and progress."""
+"""Settings of the output that all commands share, and texts for narrow terminals and those of ASCII only."""
 
 from __future__ import annotations
 

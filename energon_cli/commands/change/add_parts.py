@@ -62,7 +62,7 @@ def add_parts(
     from loader.format import usable_cores
 
     from ...console import print_json
-    from ...dataset_path import check_path
+    from ...dataset_options import check_path
     from ...progress import ProgressBar
 
     renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}

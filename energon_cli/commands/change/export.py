@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_ref, copy_options, dataset_options
+from ...dataset_options import check_ref, copy_options, dataset_options
 from ...options import parse_size_or_megabytes, shared_options
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def merge(
     from loader.format import usable_cores
 
     from ...console import print_json
-    from ...dataset_path import check_path
+    from ...dataset_options import check_path
     from ...progress import ProgressBar
 
     if len(inputs) < 2:

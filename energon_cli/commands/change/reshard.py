@@ -8,7 +8,7 @@ import click
 
 from ...command import energon_command
 from ...console import show_account
-from ...dataset_path import check_ref, copy_options, dataset_options
+from ...dataset_options import check_ref, copy_options, dataset_options
 from ...options import shared_options, shuffle_options
 
 if TYPE_CHECKING:

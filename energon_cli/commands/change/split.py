@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from ...command import energon_command
-from ...dataset_path import compute_with_consent, yes_option
+from ...dataset_options import compute_with_consent, yes_option
 from ...options import checked, shared_options
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def split(
     from loader.format.prepare import parse_ratio
 
     from ...console import print_json, show_note
-    from ...dataset_path import check_path
+    from ...dataset_options import check_path
     from ...progress import ProgressBar
 
     # Exactly one thing is to be done.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def lint(
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken
 
-    from .lint_formats import LintOutput
+    from .lint_output import LintOutput
 
     # Check one path after the other; the output prints findings at once, or collects them.
     output = LintOutput(

@@ -12,7 +12,7 @@ from loader.errors import escape_controls
 from loader.inspect import print_part_sets, print_table
 
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options, query_options
+from ...dataset_options import check_ref, dataset_options, query_options
 from ...options import shared_options
 
 if TYPE_CHECKING:

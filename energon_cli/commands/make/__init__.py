@@ -1,1 +1,1 @@
-"""The command ``energon import``, which makes datasets of other files."""
+"""Make a dataset: ``import``, ``prepare`` and ``prepare-media``, and the questions that they ask."""

@@ -1,4 +1,4 @@
-"""Prompts of ``energon prepare`` as terminal menus: arrow keys choose, and Enter accepts a proposal."""
+"""The questions as terminal menus: arrow keys choose, and Enter accepts a proposal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single prompts on a terminal: a menu, a text with completion, and the confirmation. Esc goes back."""
+"""Single prompts on a terminal, and the history of answers, in which Esc goes back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sequence of prompts of ``energon prepare``, and the reader of answers from standard input."""
+"""The sequence of questions of commands that make datasets, and their answers from standard input."""
 
 from __future__ import annotations
 

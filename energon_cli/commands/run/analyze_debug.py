@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_path
+from ...dataset_options import check_path
 from ...options import plan_run, run_options, shared_options
 from ...settings import break_between_words
 

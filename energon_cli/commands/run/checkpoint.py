@@ -1,4 +1,4 @@
-"""``energon checkpoint``: the group of commands for saved states."""
+"""``energon checkpoint``: describe saved states, and convert them to other ranks or another mix of datasets."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ if TYPE_CHECKING:
 
 
 _COMMANDS = {
-    "info": LazyCommand(".run.checkpoint_info:info", "Show the progress of a run, and the ranks it can resume on."),
+    "info": LazyCommand(".run.checkpoint:info", "Show the progress of a run, and the ranks it can resume on."),
     "migrate": LazyCommand(".run.checkpoint:migrate", "Continue a saved run with an edited mix of datasets."),
     "redist": LazyCommand(".run.checkpoint:redist", "Convert the states of all ranks to another number of ranks."),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_path
+from ...dataset_options import check_path
 from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_path
+from ...dataset_options import check_path
 from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
 from ...settings import break_between_words
 

@@ -26,8 +26,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from loader.errors import EnergonError
 from loader.inspect.browse import Catalogue, ReaderPool, ThumbnailPool
 
-from .dataset_routes import DatasetRoutes, EditRoutes, SampleRoutes
 from .requests import MAX_DIGITS, Served, answer_error, answer_missing
+from .routes import DatasetRoutes, EditRoutes, SampleRoutes
 
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "

@@ -14,7 +14,7 @@ from loader.errors import ConfigError, escape_controls
 from loader.inspect import SampleView
 
 from ....command import energon_command
-from ....dataset_path import check_ref, dataset_options
+from ....dataset_options import check_ref, dataset_options
 from ....options import shared_options, shuffle_options
 from ....terminal.keys import Keyboard, RawMode
 from ....terminal.render import terminal_space

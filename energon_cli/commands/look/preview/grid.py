@@ -1,4 +1,4 @@
-"""A grid of thumbnails."""
+"""The screen of a terminal, and a grid of thumbnails on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search the keys and texts of samples."""
+"""What a user types and notes: searches, prompts and samples for exclusion; and the lines of a sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolve the split and the sample type of ``energon import`` from flags, proposals, menus or standard input."""
+"""The flags of ``energon import``, and the choices that flags, proposals, menus or standard input make."""
 
 from __future__ import annotations
 

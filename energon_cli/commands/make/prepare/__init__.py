@@ -1,1 +1,1 @@
-"""``energon prepare`` and ``energon prepare-media``: flags, prompts and reports."""
+"""``energon prepare``: flags, choices, the scan, and reports."""

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ....command import energon_command
-from ....dataset_path import check_ref
+from ....dataset_options import check_ref
 from ....options import shared_options
 from ..prepare_media import media_filter_of, media_options
 
@@ -159,7 +159,7 @@ def prepare(path: str, **flags: Any) -> None:
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
-    from .metadataset import check_file_flags, check_record_file, offer_import, prepare_jsonl
+    from .other_paths import check_file_flags, check_record_file, offer_import, prepare_jsonl
     from .run import prepare_dataset
 
     # A folder of loose files is imported first, if the user agrees.
@@ -174,7 +174,7 @@ def prepare(path: str, **flags: Any) -> None:
     settings = replace(settings, path=path, yes=settings.yes or imported is not None)
     # Prepare the joins of a metadataset, or index a single file.
     if is_metadataset(path):
-        from .metadataset import check_metadataset_flags, prepare_joins
+        from .other_paths import check_metadataset_flags, prepare_joins
 
         check_metadataset_flags(click.get_current_context())
         prepare_joins(

@@ -1,4 +1,4 @@
-"""Findings of lint for other programs: SARIF 2.1.0, and workflow commands of GitHub Actions."""
+"""Output of ``energon lint``: text, JSON, SARIF 2.1.0, and workflow commands of GitHub Actions."""
 
 from __future__ import annotations
 

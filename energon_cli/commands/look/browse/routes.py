@@ -1,4 +1,4 @@
-"""Routes of many samples: the catalogue, rows of the grid, searches and statistics."""
+"""Routes of the web application: samples, their parts, searches, statistics and edits."""
 
 from __future__ import annotations
 

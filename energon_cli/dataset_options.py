@@ -1,4 +1,4 @@
-"""Check the paths on the command line, and add the options about the documents of the datasets there."""
+"""Options that name datasets, their documents and samples, such as ``--where``; and checks of paths."""
 
 from __future__ import annotations
 

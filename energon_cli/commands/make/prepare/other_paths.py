@@ -1,4 +1,4 @@
-"""``energon prepare meta.yaml``: write the rows of a metadataset's joins to disk."""
+"""``energon prepare`` of paths without shards: files to import, single files, and metadatasets."""
 
 from __future__ import annotations
 

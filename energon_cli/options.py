@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .settings import OutputSettings, output_settings
+from .settings import output_settings
+
+if TYPE_CHECKING:
+    from loader.inspect.runs import PlannedRun
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -90,8 +93,8 @@ def _shared(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str
     return spellings, settings
 
 
-def _flag(*spellings: str, help: str) -> tuple[tuple[str, ...], dict[str, Any]]:  # noqa: A002 - click's name
-    return _shared(*spellings, is_flag=True, help=help)
+def _flag(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return _shared(*spellings, is_flag=True, **settings)
 
 
 _NUMBER: dict[str, Any] = {"metavar": "N", "type": click.IntRange(min=1)}
@@ -225,75 +228,43 @@ def common_options(taken: Iterable[str] = ()) -> list[click.Option]:
         taken: Flags of the command itself, which keep their meaning.
     """
     taken = set(taken)
-    options: list[tuple[list[str], dict[str, Any]]] = [
-        (
-            ["-q", "--quiet"],
-            {"is_flag": True, "callback": _remember(_set_quiet), "help": "Print only results and errors."},
+    options = (
+        _flag("-q", "--quiet", callback=_set("quiet"), help="Print only results and errors."),
+        _shared(
+            "-v",
+            "--verbose",
+            count=True,
+            callback=_set("verbosity"),
+            help="Print messages of the library, time and memory; -vv prints more.",
         ),
-        (
-            ["-v", "--verbose"],
-            {
-                "count": True,
-                "callback": _remember(_set_verbosity),
-                "help": "Print messages of the library, time and memory; -vv prints more.",
-            },
+        _shared(
+            "--color",
+            type=_Choice(["auto", "always", "never"]),
+            callback=_set("color"),
+            help="Use colours and links; auto uses them on terminals.",
         ),
-        (
-            ["--color"],
-            {
-                "type": _Choice(["auto", "always", "never"]),
-                "callback": _remember(_set_color),
-                "help": "Use colours and links; auto uses them on terminals.",
-            },
-        ),
-        (
-            ["--no-progress"],
-            {"is_flag": True, "callback": _remember(_set_no_progress), "help": "Show no progress."},
-        ),
-        (
-            ["--debug"],
-            {"is_flag": True, "callback": _remember(_set_debug), "help": "Show the traceback of an error."},
-        ),
-    ]
-    made = []
-    for names, settings in options:
-        free = [name for name in names if name not in taken]
-        if free:
-            made.append(click.Option(free, expose_value=False, **settings))
-    return made
+        _flag("--no-progress", callback=_set("progress"), help="Show no progress."),
+        _flag("--debug", callback=_set("debug"), help="Show the traceback of an error."),
+    )
+    named = [([name for name in names if name not in taken], settings) for names, settings in options]
+    return [click.Option(names, expose_value=False, **settings) for names, settings in named if names]
 
 
-def _remember(change: Callable[[OutputSettings, Any], None]) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Return a callback that changes the settings of this run, if the option is given."""
+def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Return a callback that sets a field of the settings of this run, if the option is given."""
 
     def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
-        if value:  # not given after the command's name: the value from before it stays
-            settings = output_settings()
-            change(settings, value)
-            ctx.color = {"always": True, "never": False}.get(settings.color, ctx.color)
+        if not value:  # not given after the command's name: the value from before it stays
+            return
+        settings = output_settings()
+        if name == "verbosity":  # before the command's name and after it
+            value += settings.verbosity
+        setattr(settings, name, value if name != "progress" else False)
+        if name == "verbosity":
+            logging.getLogger("loader").setLevel(settings.log_level)
+        ctx.color = {"always": True, "never": False}.get(settings.color, ctx.color)
 
     return callback
-
-
-def _set_quiet(settings: OutputSettings, value: bool) -> None:
-    settings.quiet = value
-
-
-def _set_verbosity(settings: OutputSettings, value: int) -> None:
-    settings.verbosity += value
-    logging.getLogger("loader").setLevel(settings.log_level)
-
-
-def _set_color(settings: OutputSettings, value: str) -> None:
-    settings.color = value
-
-
-def _set_no_progress(settings: OutputSettings, value: bool) -> None:
-    settings.progress = not value
-
-
-def _set_debug(settings: OutputSettings, value: bool) -> None:
-    settings.debug = value
 
 
 if TYPE_CHECKING:
@@ -322,12 +293,6 @@ def suggest_choices(parameters: Iterable[click.Parameter]) -> None:
     for parameter in parameters:
         if type(parameter.type) is click.Choice:
             parameter.type = _Choice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
-
-
-if TYPE_CHECKING:
-    from loader.inspect.runs import PlannedRun
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def run_options(function: F) -> F:

@@ -1,1 +1,1 @@
-"""Make a dataset: ``import``, ``prepare`` and ``prepare-media``, and the questions that they ask."""
+"""The commands that create datasets: ``import``, ``prepare`` and ``prepare-media``, and their questions."""

@@ -27,7 +27,7 @@ from loader.errors import EnergonError
 from loader.inspect.browse import Catalogue, ReaderPool, ThumbnailPool
 
 from .requests import MAX_DIGITS, Served, answer_error, answer_missing
-from .routes import DatasetRoutes, EditRoutes, SampleRoutes
+from .routes import Routes
 
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
@@ -71,9 +71,7 @@ register_url_convertor("number", _Number())
 def make_application(served: Served) -> Starlette:
     """Return the application, without its guard."""
     routes = [
-        *SampleRoutes(served).routes(),
-        *DatasetRoutes(served).routes(),
-        *EditRoutes(served).routes(),
+        *Routes(served).routes(),
         *(Route(path, _page) for path in ("/", "/datasets", "/stats/{rest:any}", "/s/{rest:any}")),
         Mount("/static", StaticFiles(directory=_STATIC)),
     ]

@@ -47,10 +47,18 @@ from .requests import MAX_RANGE_BYTES, Served, byte_range, etag, integer, json_a
 _THUMBNAIL_PIXELS = (128, 256, 512, 1024)
 _FOREVER = "private, max-age=31536000, immutable"
 _DATA_POLICY = "default-src 'none'; sandbox"
+_MAX_ROWS = 500
+_MAX_SEED = 2**63
+_MAX_SAMPLE = 2**62  # of a run; its order is computed in 64 bits
+_MAX_SHARDS = 10_000  # that the catalogue lists
+_MAX_SAMPLED = 100_000  # samples that the statistics read
+_MAX_RANKS = 1 << 16
+_MAX_BATCH = 1 << 14
+_KILLED = "the process that searched was killed; search other shards"
 
 
-class SampleRoutes:
-    """Answers to requests about one sample."""
+class Routes:
+    """Answers to requests about samples, datasets and all of them; edits are refused unless the server allows them."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -58,15 +66,30 @@ class SampleRoutes:
 
     def routes(self) -> list[Route]:
         """Return the routes."""
-        sample = "/api/d/{dataset:number}/{number:number}"
+        dataset = "/api/d/{dataset:number}"
+        sample = f"{dataset}/{{number:number}}"
+        answers = {
+            f"{sample}/thumbnail": self._thumbnail,
+            f"{sample}/part": self._part,
+            sample: self._sample,
+            f"{sample}/mapped": self._mapped,
+            f"{sample}/findings": self._findings,
+            f"{sample}/tensors": self._tensors,
+            "/api/catalogue": self._describe,
+            "/api/training": self._training,
+            f"{dataset}/facets": self._facets,
+            f"{dataset}/rows": self._rows,
+            f"{dataset}/search": self._search,
+            f"{dataset}/stats": self._statistics,
+            f"{dataset}/find": self._find,
+        }
+        edits = {f"{dataset}/exclude": self._exclude, f"{dataset}/tag": self._tag}
         return [
-            Route(f"{sample}/thumbnail", self._thumbnail),
-            Route(f"{sample}/part", self._part),
-            Route(sample, self._sample),
-            Route(f"{sample}/mapped", self._mapped),
-            Route(f"{sample}/findings", self._findings),
-            Route(f"{sample}/tensors", self._tensors),
+            *(Route(path, answer) for path, answer in answers.items()),
+            *(Route(path, answer, methods=["POST"]) for path, answer in edits.items()),
         ]
+
+    # ------------------------------------------------------------------------------------------------- one sample
 
     async def _sample(self, request: Request) -> Response:
         dataset, number = self._served.sample(request)
@@ -138,75 +161,7 @@ class SampleRoutes:
             return Response(data, 206 if partial else 200, headers, media_type(name))
         return StreamingResponse(pieces(), 206 if partial else 200, headers, media_type(name))
 
-
-class EditRoutes:
-    """Answers to requests that change a dataset; refused unless the server was started for edits."""
-
-    def __init__(self, served: Served) -> None:
-        self._served = served
-
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        return [
-            Route("/api/d/{dataset:number}/exclude", self._exclude, methods=["POST"]),
-            Route("/api/d/{dataset:number}/tag", self._tag, methods=["POST"]),
-        ]
-
-    async def _exclude(self, request: Request) -> Response:
-        dataset, keys, _ = await self._selection(request)
-        request_of_keys = ExcludeRequest(ref=dataset.ref, query=SampleQuery(keys=keys), reason="energon browse")
-        [report] = await run_in_threadpool(exclude, request_of_keys)
-        await run_in_threadpool(dataset.reopen)
-        self._served.chosen.cache_clear()
-        return json_answer({"samples": report.samples, "already": report.already, "file": report.file})
-
-    async def _tag(self, request: Request) -> Response:
-        dataset, keys, tag = await self._selection(request)
-
-        def write() -> int:
-            numbers = find_samples(dataset.folder, SampleQuery(keys=keys))
-            return tag_samples(dataset.folder, numbers.tolist(), tag)
-
-        samples = await run_in_threadpool(write)
-        self._served.chosen.cache_clear()
-        return json_answer({"samples": samples, "tag": tag})
-
-    async def _selection(self, request: Request) -> tuple[BrowsedDataset, list[str], str]:
-        if not self._served.edit:
-            raise HTTPException(403, "this server is read-only; start it with --edit")
-        dataset = self._served.dataset(request)
-        dataset.check_editable()
-        return dataset, *await selection_of(request)
-
-
-_MAX_ROWS = 500
-_MAX_SEED = 2**63
-_MAX_SAMPLE = 2**62  # of a run; its order is computed in 64 bits
-_MAX_SHARDS = 10_000  # that the catalogue lists
-_MAX_SAMPLED = 100_000  # samples that the statistics read
-_MAX_RANKS = 1 << 16
-_MAX_BATCH = 1 << 14
-_KILLED = "the process that searched was killed; search other shards"
-
-
-class DatasetRoutes:
-    """Answers to requests about a dataset, or all of them."""
-
-    def __init__(self, served: Served) -> None:
-        self._served = served
-
-    def routes(self) -> list[Route]:
-        """Return the routes."""
-        dataset = "/api/d/{dataset:number}"
-        return [
-            Route("/api/catalogue", self._describe),
-            Route("/api/training", self._training),
-            Route(f"{dataset}/facets", self._facets),
-            Route(f"{dataset}/rows", self._rows),
-            Route(f"{dataset}/search", self._search),
-            Route(f"{dataset}/stats", self._statistics),
-            Route(f"{dataset}/find", self._find),
-        ]
+    # ----------------------------------------------------------------------------------------------- many samples
 
     async def _describe(self, _request: Request) -> Response:
         def describe() -> dict[str, Any]:
@@ -353,6 +308,34 @@ class DatasetRoutes:
         if number is None:
             raise HTTPException(404, "there is no such sample")
         return json_answer({"number": number})
+
+    # ------------------------------------------------------------------------------------------------------ edits
+
+    async def _exclude(self, request: Request) -> Response:
+        dataset, keys, _ = await self._selection(request)
+        request_of_keys = ExcludeRequest(ref=dataset.ref, query=SampleQuery(keys=keys), reason="energon browse")
+        [report] = await run_in_threadpool(exclude, request_of_keys)
+        await run_in_threadpool(dataset.reopen)
+        self._served.chosen.cache_clear()
+        return json_answer({"samples": report.samples, "already": report.already, "file": report.file})
+
+    async def _tag(self, request: Request) -> Response:
+        dataset, keys, tag = await self._selection(request)
+
+        def write() -> int:
+            numbers = find_samples(dataset.folder, SampleQuery(keys=keys))
+            return tag_samples(dataset.folder, numbers.tolist(), tag)
+
+        samples = await run_in_threadpool(write)
+        self._served.chosen.cache_clear()
+        return json_answer({"samples": samples, "tag": tag})
+
+    async def _selection(self, request: Request) -> tuple[BrowsedDataset, list[str], str]:
+        if not self._served.edit:
+            raise HTTPException(403, "this server is read-only; start it with --edit")
+        dataset = self._served.dataset(request)
+        dataset.check_editable()
+        return dataset, *await selection_of(request)
 
 
 def _facets(query: Mapping[str, str]) -> dict[str, str | None]:

@@ -10,22 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from loader.errors import ConfigError, escape_controls
+from loader.errors import ConfigError
 from loader.inspect import SampleView
 
 from ....command import energon_command
 from ....dataset_options import check_ref, dataset_options
 from ....options import shared_options, shuffle_options
-from ....terminal.keys import Keyboard, RawMode
 from ....terminal.render import terminal_space
-from .ahead import AheadWorker
-from .grid import Screen
-from .search import Notes
 from .walk import Walk
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from loader.format import DatasetRef
     from loader.inspect import PreviewRequest, SampleView, SampleViews
 
@@ -165,13 +159,13 @@ def _page(
     def quick_view(place: int) -> SampleView:
         return raw_views()(place)
 
-    page_through(output_console(), total, view, quick_view, start=start, images=images)
+    Walk(output_console(), total, view, quick_view, start=start).run(images=images)
 
 
 def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, images: bool | None) -> bool:
     """Print samples; return True if all of them can be built."""
     from ....console import output_console
-    from ....terminal.render import render_sample, terminal_space
+    from ....terminal.render import render_sample
 
     console = output_console()
     space = terminal_space(console, images=images)
@@ -222,69 +216,3 @@ def _nothing_to_show(path: str, split_parts: tuple[str, ...]) -> ConfigError:
     return ConfigError(
         f"the {which} empty", at=path, hint="choose another part (energon info shows their sizes), or split again"
     )
-
-
-# Walk through samples by keys.
-
-
-def page_through(
-    console: Console,
-    total: int,
-    view: Callable[[int], SampleView],
-    quick_view: Callable[[int], SampleView],
-    *,
-    start: int = 0,
-    images: bool | None = None,
-) -> None:
-    """Show samples of a dataset as keys are pressed, until the user quits.
-
-    Args:
-        console: A terminal; its input is standard input.
-        total: Number of samples.
-        view: Reads and describes a sample. It is called by one thread, which is not the caller's.
-        quick_view: The same without decoding, to search and for thumbnails.
-        start: First sample to show.
-        images: Draw pictures; None: if the terminal can.
-    """
-    # The parts of a walk; the worker and the keyboard hold resources.
-    notes = Notes()
-    screen = Screen(console)
-    keyboard = Keyboard(sys.stdin.fileno())
-    changed = _Flag(keyboard.wake)
-    worker = AheadWorker(keyboard.wake)
-    try:
-        # Walk from sample to sample until the user quits.
-        with RawMode(sys.stdin.fileno(), on_enter=screen.enter, on_leave=screen.leave, on_change=changed.set):
-            space = terminal_space(console, images=images, keyboard=keyboard)
-            walk = Walk(
-                console=console,
-                screen=screen,
-                keyboard=keyboard,
-                worker=worker,
-                notes=notes,
-                space=space,
-                total=total,
-                view=view,
-                quick_view=quick_view,
-                start=start,
-            )
-            walk.run(changed.take)
-    finally:
-        keyboard.close()
-        worker.close()
-        for line in notes.lines():
-            console.print(escape_controls(line))
-
-
-class _Flag:
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-        self._is_set = False
-
-    def set(self) -> None:
-        self._is_set = True
-        self._wake()
-
-    def take(self) -> bool:
-        was, self._is_set = self._is_set, False
-        return was

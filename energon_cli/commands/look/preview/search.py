@@ -1,4 +1,4 @@
-"""What a user types and notes: searches, prompts and samples for exclusion; and the lines of a sample."""
+"""Searches, prompts and notes of a walk through samples, and the lines that show a sample."""
 
 from __future__ import annotations
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -26,6 +25,9 @@ from ..prepare.flags import type_of_flags
 from ..prompts import AnswerHistory
 from ..questions import PipedQuestions, ask
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportFlags:
@@ -34,35 +36,19 @@ class ImportFlags:
     sources: tuple[str, ...]
     output: str
     kind: str | None
-    parts: tuple[str, ...]
-    key_column: str | None
-    split_column: str | None
-    root: str | None
+    columns: SourceOptions  # as the user names them; source_options() adds the rest
+    pictures: PictureOptions
     allow_outside: bool | None
     follow_links: bool | None
-    classes: bool | None
-    splits: bool | None
-    keep_text_only: bool
     download: bool
     keep_urls: bool
     allow_private: bool
     max_size: int
-    group_by: Literal["name", "folder", "parallel", "number"] | None
     split_ratio: str | None
     shuffle_seed: int | None
     shard_size: int
     samples_per_shard: int
-    verify: bool
-    resize: int | None
-    picture_format: Literal["jpg", "png", "webp"] | None
-    quality: int
-    orient: bool
-    geometry: Literal["refuse", "ignore"]
-    pages: Literal["keep", "split"]
-    frames: Literal["refuse", "first"]
-    background: str
-    float_range: str | None
-    max_failures: str
+    max_failures: float  # below 1, a share
     sample_type: str | None
     field_map: str | None
     yes: bool
@@ -72,6 +58,22 @@ class ImportFlags:
     progress: bool | None
     as_json: bool
     strict: bool
+
+    @classmethod
+    def of(
+        cls, *, key_column: str | None, split_column: str | None, keep_text_only: bool, keep_urls: bool, **options: Any
+    ) -> ImportFlags:
+        """Gather the options of the command; those of pictures and sources have the names of the library."""
+
+        def taken(kind: type[PictureOptions | SourceOptions]) -> dict[str, Any]:
+            return {each.name: options.pop(each.name) for each in fields(kind) if each.name in options}
+
+        conversations = keep_text_only or None  # are kept in any case
+        columns = SourceOptions(
+            key=key_column, split=split_column, keep_text_only=conversations, **taken(SourceOptions)
+        )
+        pictures = PictureOptions(**taken(PictureOptions))
+        return cls(columns=columns, pictures=pictures, keep_urls=keep_urls, **options)
 
     @property
     def asks_by_menus(self) -> bool:
@@ -88,49 +90,9 @@ class ImportFlags:
         """Return the ratio of ``--split-ratio``; None without it."""
         return None if self.split_ratio is None else parse_ratio(self.split_ratio)
 
-    def failures(self) -> float:
-        """Return the number of ``--max-failures``, below 1 for a share.
-
-        Raises:
-            click.BadParameter: It is neither a number nor a share.
-        """
-        text = self.max_failures.strip()
-        try:
-            number = float(text.removesuffix("%"))
-        except ValueError:
-            number = -1
-        is_share = text.endswith("%")
-        if number < 0 or (is_share and number > 100) or (not is_share and number != int(number)):
-            raise click.BadParameter(
-                f"expected a number or a share such as 5%, found {text!r}", param_hint="--max-failures"
-            )
-        return min(number / 100, 1 - 1e-9) if is_share else number
-
     def source_options(self, access: FileAccess) -> SourceOptions:
-        """Return the settings of sources.
-
-        Args:
-            access: Decides which files they may name.
-
-        Raises:
-            click.BadParameter: A part has no column.
-        """
-        pairs = [part.partition("=") for part in self.parts]
-        for part, separator, column in pairs:
-            if not (part and separator and column):
-                raise click.BadParameter("expected PART=COLUMN, such as jpg=image", param_hint="--part")
-        return SourceOptions(
-            parts={part: column for part, _, column in pairs},
-            key=self.key_column,
-            split=self.split_column,
-            root=self.root,
-            access=access,
-            classes=self.classes,
-            splits=self.splits,
-            keep_text_only=self.keep_text_only or None,  # conversations are kept in any case
-            keep_urls=self.keep_urls,
-            group_by=self.group_by,
-        )
+        """Return the settings of sources, which may name the files that ``access`` allows."""
+        return replace(self.columns, access=access, keep_urls=self.keep_urls)
 
     def downloads(self) -> DownloadOptions | None:
         """Return what may be downloaded; None for nothing.
@@ -142,49 +104,6 @@ class ImportFlags:
             raise click.UsageError("--download fetches the files at URLs, and --keep-urls none: omit one of them")
         return DownloadOptions(allow_private=self.allow_private, max_bytes=self.max_size) if self.download else None
 
-    def pictures(self) -> PictureOptions:
-        """Return the settings of pictures.
-
-        Raises:
-            click.BadParameter: The background is no color, or the range of floats no range.
-        """
-        from PIL import ImageColor
-
-        try:
-            red, green, blue = ImageColor.getrgb(self.background)[:3]
-        except ValueError as error:
-            raise click.BadParameter(
-                f"expected a name of a color or #rrggbb, found {self.background!r}", param_hint="--background"
-            ) from error
-        return PictureOptions(
-            verify=self.verify,
-            max_side=self.resize,
-            format=self.picture_format,
-            quality=self.quality,
-            orient=self.orient,
-            geometry=self.geometry,
-            pages=self.pages,
-            frames=self.frames,
-            background=(red, green, blue),
-            float_range=self._range_of_floats(),
-        )
-
-    def _range_of_floats(self) -> tuple[float, float] | None:
-        if self.float_range is None:
-            return None
-        try:
-            low, high = map(float, self.float_range.split(","))
-        except ValueError:
-            low = high = math.nan
-        if not (low < high and math.isfinite(high - low)):
-            raise click.BadParameter(
-                f"expected two ascending numbers such as 0,1, found {self.float_range!r}", param_hint="--float-range"
-            )
-        return low, high
-
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _DEFAULT_RATIO = "8,1,1"
 _MIN_TO_SPLIT = 10  # samples, so that no part is empty
@@ -329,7 +248,7 @@ def settle_outside_files(flags: ImportFlags, access: FileAccess) -> ImportFlags:
         verb = "of a table leads out of its folder" if paths.count == 1 else "of tables lead out of their folders"
         found = f"{plural(paths.count, 'path')} {verb}, {_places(paths)}"
         root = f"--root {escape_controls(paths.parent)} names that folder; "
-        has_root = flags.root is None and paths.parent != "/"  # which would allow everything
+        has_root = flags.columns.root is None and paths.parent != "/"  # which would allow everything
         refuse = "let their rows fail"
         allows = _imports(flags, found, "allow-outside", refuse, other_way=root if has_root else "")
         flags = replace(flags, allow_outside=allows)

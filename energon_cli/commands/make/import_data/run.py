@@ -225,9 +225,7 @@ class _Draft:
 def import_sources(flags: ImportFlags) -> None:
     """Import sources, with prompts where the flags leave choices open, and print a report."""
     console = error_console() if flags.as_json else output_console()
-    pictures, max_failures = flags.pictures(), flags.failures()
-    flags.ratio()
-    flags.downloads()
+    flags.downloads()  # refuses flags that contradict each other, before anything is read
     with ExitStack() as stack:
         stack.enter_context(no_echo(enabled=flags.asks_by_menus))
         # List the samples of all sources; again if files outside are allowed, or URLs are to be text.
@@ -235,7 +233,7 @@ def import_sources(flags: ImportFlags) -> None:
         # Write a few samples to a temporary folder, from which the type is proposed.
         try:
             trial = stack.enter_context(
-                write_trial(listed, pictures, downloads=flags.downloads(), max_failures=max_failures)
+                write_trial(listed, flags.pictures, downloads=flags.downloads(), max_failures=flags.max_failures)
             )
         except StrayCoordinatesError as error:
             raise click.UsageError(f"{error.message} ({error.at})") from error
@@ -262,9 +260,9 @@ def import_sources(flags: ImportFlags) -> None:
             sources=listed.sources,
             output=flags.output,
             layout=layout,
-            pictures=pictures,
+            pictures=flags.pictures,
             workers=flags.workers,
-            max_failures=max_failures,
+            max_failures=flags.max_failures,
             files=draft.files,
             compat=flags.compat,
             strict=flags.strict,

@@ -106,7 +106,6 @@ class LazyGroup(_NamesVariables, click.Group):
         return super().resolve_command(ctx, args)
 
     def _guess(self, word: str, rest: Sequence[str]) -> list[str]:
-        """Return the command line that a user probably means; empty without a guess."""
         from difflib import get_close_matches
 
         word_ = word.lower()
@@ -251,7 +250,6 @@ def _help_all_option() -> click.Option:
 
 
 def _record(parameter: click.Parameter, ctx: click.Context) -> tuple[str, str] | None:
-    """Return the line of an option in the help; arguments are in the usage line."""
     return parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
 
 
@@ -265,7 +263,6 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str
 
 
 def _write_options(ctx: click.Context, formatter: click.HelpFormatter, parameters: Sequence[click.Parameter]) -> None:
-    """Write the options of a command, then the common options, and how environment variables set them."""
     sections: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
     for one in parameters:
         record = _record(one, ctx)

@@ -18,8 +18,6 @@ _MAX_KEYS = 200_000  # of one shard: reading more would keep the shell waiting
 
 
 class _Completed(click.types.StringParamType):
-    """A text whose candidates a function returns."""
-
     def __init__(self, candidates: Callable[[click.Context, str], Iterable[CompletionItem]]) -> None:
         self._candidates = candidates
 

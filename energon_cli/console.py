@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
 from urllib.parse import quote
 
@@ -158,12 +159,7 @@ def _supports_truecolor() -> bool:
 
 
 def print_json(document: Any, *, in_one_line: bool = False) -> None:
-    """Print a report as JSON on standard output, with indents or in one line.
-
-    Args:
-        document: Mappings, lists, dataclasses and scalars.
-        in_one_line: Without indents.
-    """
+    """Print a report as JSON on standard output, with indents or in one line."""
     click.echo(json_line(document) if in_one_line else _indented(_as_json(document)))
 
 
@@ -174,7 +170,6 @@ def json_line(document: Any) -> str:
 
 
 def _indented(document: Any) -> str:
-    """Return plain data as JSON with indents."""
     import msgspec
 
     try:
@@ -206,17 +201,18 @@ def _as_json(value: Any) -> Any:
     return str(value)
 
 
-def write_file(path: str, content: bytes, *, hint: str) -> None:
-    """Write a file that the command line names.
+def facts_of(report: Any, names: str) -> dict[str, Any]:
+    """Return attributes of a report, in this order, for a JSON document; ``bytes=size_bytes`` gives one another key.
 
-    Args:
-        path: The file; an existing one is replaced.
-        content: Its bytes.
-        hint: What to do about an error.
-
-    Raises:
-        StorageError: The file cannot be written.
+    >>> facts_of(slice(1, 5), "start end=stop")
+    {'start': 1, 'end': 5}
     """
+    pairs = (name.partition("=") for name in names.split())
+    return {key: attrgetter(attribute or key)(report) for key, _, attribute in pairs}
+
+
+def write_file(path: str, content: bytes, *, hint: str) -> None:
+    """Write a file that the command line names, and that may exist."""
     try:
         with open(path, "wb") as file:
             file.write(content)
@@ -307,12 +303,7 @@ def linked_path(console: Console, path: str) -> Text:
 
 
 def link_places(message: str, escaped: str) -> str:
-    """Return a message whose ``at:`` lines are links to the files that they name.
-
-    Args:
-        message: The message as the error has it.
-        escaped: The same lines, with control characters escaped.
-    """
+    """Return the escaped text of a message, whose ``at:`` lines are links to the files that they name."""
     places = [found[2] for found in _PLACE.finditer(message)]
     if len(places) != len(_PLACE.findall(escaped)):
         return escaped
@@ -326,12 +317,7 @@ def link_places(message: str, escaped: str) -> str:
 
 
 def linked_text(text: str, path: str) -> str:
-    """Return a text with control characters escaped, as a link if standard output shows links.
-
-    Args:
-        text: The text, such as a key.
-        path: The file or folder, or the place of a sample in a shard: the longest path that exists is linked.
-    """
+    """Return an escaped text; if standard output shows links, as a link to the longest path that exists."""
     shown = escape_controls(text)
     url = _place_url(os.path.abspath(path)) if "://" not in path and supports_links(sys.stdout) else None
     return shown if url is None else _link(url, shown)

@@ -30,14 +30,6 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
 
     A ``file://`` URL becomes a path, and a prefix of a pair of token files that of its ``.bin`` file. A missing folder
     passes, and a missing file of an object store: opening it raises with a better message.
-
-    Args:
-        ref: The path on the command line, and the choices about its documents.
-        takes_tar: A tar file passes, too.
-
-    Raises:
-        click.UsageError: The path is empty, or names another kind of file; or a meta folder does not apply to it.
-        StorageError: The path names a file of samples, tar or YAML file that does not exist.
     """
     from loader.errors import StorageError
     from loader.format.documents import data_path, fault_of_file, is_metadataset, is_record_file, is_tar_file
@@ -91,9 +83,6 @@ def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[...
 
     The function gets PATH with these choices as ``ref``, of which ``check_ref`` checks the path; for several paths, as
     ``refs``. A metadataset names the documents of its datasets itself, so only an explicit flag overrides them.
-
-    Args:
-        names: The other ones: ``dataset_config``, ``trust_code``.
     """
     every = [name for name in _DOCUMENTS if name in names or name not in _ON_REQUEST]
 
@@ -177,12 +166,7 @@ def _make_query(
     keys: Sequence[str] = (),
     excluded: bool = True,
 ) -> SampleQuery:
-    """Return the query of these options; keys of a file and of the command line are joined.
-
-    Raises:
-        ConfigError: The file of keys is a table without such a column.
-        StorageError: The file of keys cannot be read.
-    """
+    """Return the query of these options; keys of a file and of the command line are joined."""
     from loader.dataset.query import SampleQuery, keys_and_origins
 
     listed, origins = ([], {}) if keys_from is None else keys_and_origins(keys_from, column=key_column)
@@ -200,19 +184,7 @@ def _make_query(
 def compute_with_consent(
     folder: Dataset, names: Sequence[ValueName], samples: npt.NDArray[np.int64], *, computes: bool
 ) -> Mapping[ValueName, Values]:
-    """Compute values that are no column, and offer to keep them; what takes long, only with consent.
-
-    Args:
-        folder: The dataset.
-        names: Names of the values.
-        samples: Numbers of the samples.
-        computes: The user consents already, by ``--yes``.
-
-    Raises:
-        UnknownValueError: No sample has one of them.
-        click.UsageError: It would take long, and there is no terminal to ask in.
-        click.Abort: The user does not consent.
-    """
+    """Compute values that are no column, and offer to keep them; what takes long, only with consent."""
     from loader.dataset.query import only_value, write_command
     from loader.errors import escape_controls
     from loader.format import usable_cores

@@ -214,7 +214,6 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
 
 def _name_option(error: click.UsageError, arguments: Sequence[str]) -> None:
-    """Add the command line with the option that is probably meant to a message about an unknown one."""
     if not isinstance(error, click.NoSuchOption) or not error.possibilities:
         return
     import shlex
@@ -297,7 +296,6 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
 
 
 def _print_costs(started_s: float) -> None:
-    """Print the time and memory of a run, for ``--verbose``."""
     import resource
 
     scale = 1 if sys.platform == "darwin" else 1024  # bytes or KiB

@@ -26,9 +26,6 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 def parse_size(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     """Parse a size in bytes, as the callback of an option.
 
-    Raises:
-        click.BadParameter: It is no positive size.
-
     >>> [parse_size(None, None, text) for text in ("500MB", "1.5 GiB", "1000")]
     [500000000, 1610612736, 1000]
     """
@@ -222,11 +219,7 @@ COMMON_OPTIONS = ("quiet", "verbose", "color", "no_progress", "debug")
 
 
 def common_options(taken: Iterable[str] = ()) -> list[click.Option]:
-    """Create ``--quiet``, ``--verbose``, ``--color``, ``--no-progress`` and ``--debug``.
-
-    Args:
-        taken: Flags of the command itself, which keep their meaning.
-    """
+    """Create ``--quiet``, ``--verbose``, ``--color``, ``--no-progress`` and ``--debug``, without taken flags."""
     taken = set(taken)
     options = (
         _flag("-q", "--quiet", callback=_set("quiet"), help="Print only results and errors."),

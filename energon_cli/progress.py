@@ -72,7 +72,6 @@ class ProgressBar:
             self._progress.update(self._task, completed=done, total=total)
 
     def _print_line(self, done: float, total: float | None) -> None:
-        """Print a line if the last one is old enough."""
         now_s = self._clock()
         if self._first is None:  # what a resumed task had done, and the time before it starts, would distort the rate
             self._first = (done, now_s)

@@ -34,16 +34,10 @@ _CELL = (10, 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
-    """The abilities of a terminal.
-
-    Attributes:
-        method: The best way to draw a picture.
-        cell: Width and height of a cell, in pixels.
-        ascii_only: Show only ASCII characters.
-    """
+    """The abilities of a terminal."""
 
     method: PictureMethod = "blocks"
-    cell: tuple[int, int] = _CELL
+    cell: tuple[int, int] = _CELL  # width and height in pixels
     ascii_only: bool = False
 
 

@@ -36,14 +36,9 @@ _CUBE = [0, 95, 135, 175, 215, 255]  # levels of the 256-colour palette
 
 
 def fit_cells(width: int, height: int, columns: int, rows: int, *, aspect: float = 2.0) -> tuple[int, int]:
-    """Return the size of an image in cells: at least one cell, at most one cell per pixel.
+    """Return the size of an image of ``width`` × ``height`` pixels in cells: at least one, at most one per pixel.
 
-    Args:
-        width: Pixels of the image.
-        height: Pixels of the image.
-        columns: The space.
-        rows: The space.
-        aspect: Height of a cell, as a multiple of its width.
+    ``aspect`` is the height of a cell as a multiple of its width.
 
     >>> fit_cells(640, 480, 80, 20)
     (53, 20)
@@ -104,21 +99,11 @@ def draw_picture(
     height: int,
     *,
     method: PictureMethod,
-    cell: tuple[int, int] = (10, 20),
+    cell: tuple[int, int] = (10, 20),  # width and height in pixels, for graphics
     ascii_only: bool = False,
-    truecolour: bool = True,
+    truecolour: bool = True,  # else half blocks have the 256 colours of a palette
 ) -> Drawing:
-    """Draw an RGB image.
-
-    Args:
-        image: The image.
-        width: Columns to fill.
-        height: Rows to fill.
-        method: How to draw it.
-        cell: Width and height of a cell in pixels, for graphics.
-        ascii_only: Characters as shades of grey are ASCII.
-        truecolour: Half blocks may have any colour, not only the 256 of a palette.
-    """
+    """Draw an RGB image."""
     if method == "shades":
         return Drawing(width, shades(image, width, height, _ASCII_SHADES if ascii_only else _BLOCK_SHADES))
     blank = [" " * width] * height

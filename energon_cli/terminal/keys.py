@@ -68,11 +68,7 @@ def split_input(text: str) -> tuple[list[str], list[str], str]:
 
 
 class Keyboard:
-    """The keys pressed on a terminal, in order; none is lost, and no answer to a query counts as one.
-
-    Args:
-        descriptor: File descriptor of the terminal, in raw mode.
-    """
+    """The keys pressed on a terminal, in order; none is lost, and no answer to a query counts as one."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -160,21 +156,15 @@ class RawMode:
 
     Ctrl-C still interrupts and Ctrl-Z still pauses the program. Both, an error, and signals that end the program
     restore the terminal first.
-
-    Args:
-        descriptor: File descriptor of the terminal's input.
-        on_enter: Called after raw mode begins, also when the program continues after a pause.
-        on_leave: Called before raw mode ends.
-        on_change: Called when the terminal needs to be drawn again: another size, or the end of a pause.
     """
 
     def __init__(
         self,
         descriptor: int,
         *,
-        on_enter: Callable[[], None] = lambda: None,
+        on_enter: Callable[[], None] = lambda: None,  # also when the program continues after a pause
         on_leave: Callable[[], None] = lambda: None,
-        on_change: Callable[[], None] | None = None,
+        on_change: Callable[[], None] | None = None,  # draws again: the size is another, or a pause ended
     ) -> None:
         self._descriptor = descriptor
         self._on_enter = on_enter

@@ -60,16 +60,13 @@ class DrawingSpace:
 
 
 def terminal_space(
-    console: Console, *, images: bool | None = None, share: float = 1.0, keyboard: Keyboard | None = None
+    console: Console,
+    *,
+    images: bool | None = None,  # None draws them on a terminal that can
+    share: float = 1.0,  # of the height of the screen
+    keyboard: Keyboard | None = None,  # the input of the terminal, if it is in raw mode
 ) -> DrawingSpace:
-    """Return the space that a console has for one sample.
-
-    Args:
-        console: The console that shows the samples.
-        images: Draw pictures; None: only on a terminal that can.
-        share: Share of the screen's height that a sample may fill.
-        keyboard: The terminal's input, if it is in raw mode.
-    """
+    """Return the space that a console has for one sample."""
     drawable = console.is_terminal and not console.is_dumb_terminal
     wanted = drawable if images is None else images
     return DrawingSpace(
@@ -124,7 +121,6 @@ def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableTyp
 
 
 def _body(field: FieldView, space: DrawingSpace) -> list[str]:
-    """Cut a field's text to the space; newlines in the text are kept."""
     if field.text is None:
         return []
     width = space.columns - 5 if space.rows is not None else _MAX_LINE
@@ -155,7 +151,6 @@ def _wrap(line: str, width: int) -> Iterable[str]:
 
 
 def _picture_rows(space: DrawingSpace, used: int, counts: Sequence[int]) -> int:
-    """Divide the rows that text leaves free among the fields with pictures."""
     fields = sum(count > 0 for count in counts)
     if space.rows is None or not fields:
         return 24
@@ -179,11 +174,7 @@ def _draw(picture: Picture, columns: int, rows: int, space: DrawingSpace) -> Ren
 
 
 def draw_in(picture: Picture, columns: int, rows: int, space: DrawingSpace) -> Drawing:
-    """Draw a picture in at most this number of columns and rows.
-
-    Raises:
-        PictureError: The picture cannot be decoded.
-    """
+    """Draw a picture in at most this number of columns and rows."""
     cell = space.terminal.cell
     limit = _LONGEST_PIXELS.get(space.method, 0)
     if space.method == "sixel":

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
 from ...command import energon_command
+from ...console import facts_of
 from ...dataset_options import check_ref, dataset_options, query_options
 from ...options import shared_options
 
@@ -122,7 +123,6 @@ def exclude(
 
 
 def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
-    """Show what is excluded."""
     from loader import inspect as library
 
     from ...console import print_json
@@ -137,7 +137,6 @@ def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
 
 
 def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
-    """Undo the last exclusion, and report it."""
     from loader import inspect as library
 
     from ...console import print_json, show_note
@@ -159,7 +158,6 @@ def _count(samples: int) -> str:
 
 
 def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, is_mix: bool) -> None:
-    """Show what was excluded of each dataset, and how to use and undo it."""
     from ...console import show_note
 
     for report in reports:
@@ -194,24 +192,19 @@ def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
 
 
 def _listed_document(listed: ListedExclusions) -> dict[str, object]:
-    return {
-        **asdict(replace(listed, exclusions=())),
-        "exclusions": [
-            {
-                "at": entry.at,
-                "reason": entry.reason,
-                "samples": entry.samples,
-                "split_file": entry.split_file or None,
-                "filter": entry.filter or None,
-                "names": list(entry.names),
-            }
-            for entry in listed.exclusions
-        ],
-    }
+    entries = [
+        {
+            **facts_of(entry, "at reason samples"),
+            "split_file": entry.split_file or None,
+            "filter": entry.filter or None,
+            "names": entry.names,
+        }
+        for entry in listed.exclusions
+    ]
+    return {**facts_of(listed, "path samples shards filters"), "exclusions": entries, "others": listed.others}
 
 
 def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
-    """Show the exclusions of a dataset, below its name if there are several datasets."""
     from loader.errors import escape_controls
     from loader.inspect import print_table
 

@@ -173,7 +173,6 @@ def _is_path(word: str) -> bool:
 
 
 def _copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool) -> None:
-    """Copy the samples of a request, and print a note or JSON."""
     from loader.convert.exporting import export_samples
     from loader.inspect import format_bytes, plural
 

@@ -95,24 +95,17 @@ def reshard(
 def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     from loader.inspect import format_bytes, plural
 
-    from ...console import print_json, show_note, show_warning
+    from ...console import facts_of, print_json, show_note, show_warning
 
     # The JSON has the facts of the new dataset and of the old one.
     written, prepared = report.written, report.written.prepared
     warnings = (*report.warnings, *prepared.warnings)
     if as_json:
-        document: dict[str, Any] = {
+        prepare = "samples=prepared.samples shards=prepared.shards size_bytes split=prepared.split"
+        document = {
             "output": dest,
-            "samples": prepared.samples,
-            "shards": prepared.shards,
-            "size_bytes": written.size_bytes,
-            "split": prepared.split,
-            "shards_kept_from_interrupted_run": written.resumed,
-            "renamed_keys": written.renamed,
-            "excluded": report.excluded,
-            "without_parts": report.without_parts,
-            "columns": report.columns,
-            "filters": report.filters,
+            **facts_of(written, f"{prepare} shards_kept_from_interrupted_run=resumed renamed_keys=renamed"),
+            **facts_of(report, "excluded without_parts columns filters"),
             "warnings": warnings,
             "seconds": round(written.seconds, 3),
             "account": written.account,

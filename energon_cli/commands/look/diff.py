@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...command import energon_command
+from ...console import facts_of
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -99,21 +100,9 @@ def diff(
 def _document(report: DiffReport) -> dict[str, Any]:
     """Return the ``--json`` document of a comparison; its keys are stable."""
     return {
-        "a": report.before,
-        "b": report.after,
-        "kinds": report.kinds,
-        "same": report.is_same,
-        "count": report.count,
-        "resumes": report.resumes,
+        **facts_of(report, "a=before b=after kinds same=is_same count resumes"),
         "differences": [
-            {
-                "place": one.place,
-                "name": one.name,
-                "a": one.before,
-                "b": one.after,
-                "text": str(one),
-            }
-            for one in report.differences
+            {**facts_of(one, "place name a=before b=after"), "text": str(one)} for one in report.differences
         ],
         "notes": report.notes,
     }

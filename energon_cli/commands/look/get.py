@@ -83,7 +83,6 @@ def get(
 
 
 def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
-    """List the parts of a sample, after its name and the dataset unless it is the path."""
     from loader.inspect import format_bytes, print_table
 
     from ...console import output_console

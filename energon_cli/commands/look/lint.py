@@ -141,11 +141,6 @@ def lint(
 
 
 def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintReport:
-    """Check a path, with a progress bar.
-
-    Raises:
-        click.UsageError: The dataset has no such split parts.
-    """
     from loader.errors import ConfigError
     from loader.inspect import run_lint
 
@@ -169,11 +164,7 @@ def _page_links(url: str, path: str, paths: tuple[str, ...]) -> PageLinks:
 
 
 def _checked_unit(ref: DatasetRef, *, level: str, fix: bool, split_parts: tuple[str, ...]) -> str:
-    """Return the unit of the progress bar for what PATH names.
-
-    Raises:
-        click.BadParameter: It has no split, which a flag needs.
-    """
+    """Return the unit of the progress bar for what PATH names; raise if a flag needs a split that it lacks."""
     from loader.inspect import kind_at
 
     kind = kind_at(ref)

@@ -14,7 +14,7 @@ from loader.errors import escape_controls
 from loader.format.documents import is_record_file
 from loader.inspect import ExcludedSamples, LintRequest
 
-from ...console import output_console, print_json
+from ...console import facts_of, output_console, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from loader.inspect.browse import PageLinks
     from loader.lint import Finding, FindingGroup, LintReport
 
-_FINDING = ("severity", "code", "message", "dataset", "shard", "key", "part", "offset", "at", "hint")  # keys in JSON
 _MAX_EXAMPLES = 3  # of findings of one cause
 
 
@@ -34,20 +33,15 @@ def lint_document(
     return {
         "path": path,
         "level": level,
-        "complete": report.complete,
-        "datasets": report.datasets,
-        "shards": report.shards,
-        "samples": report.samples,
+        **facts_of(report, "complete datasets shards samples"),
         "seconds": round(report.seconds, 3),
-        "decoded_media": report.decoded_media,
-        "media_note": report.media_note,
-        "errors": report.errors,
+        **facts_of(report, "decoded_media media_note errors"),
         "warnings": len(report.findings) - report.errors,
         "fixed": fixed,
         "pictures": _pictures_by_part(report),
-        "part_sets": None if report.part_sets is None else report.part_sets.to_document(),
+        "part_sets": report.part_sets,
         "findings": [
-            {name: getattr(finding, name) for name in _FINDING}
+            facts_of(finding, "severity code message dataset shard key part offset at hint")
             | {"page": None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)}
             for finding in report.findings
         ],
@@ -58,23 +52,13 @@ def show_lint(
     console: Console,
     request: LintRequest,
     report: LintReport,
-    fixed: ExcludedSamples | None,
+    fixed: ExcludedSamples | None,  # by --fix; None without that flag
     *,
     list_all: bool = False,
     with_advice: bool = True,
     pages: PageLinks | None = None,
 ) -> None:
-    """Print the findings and a summary.
-
-    Args:
-        console: The console.
-        request: The request of the lint.
-        report: Its report.
-        fixed: The samples that ``--fix`` excluded; None without that flag.
-        list_all: Print each finding; otherwise findings of one cause share a line.
-        with_advice: Say whether ``--fix`` would exclude samples.
-        pages: The pages of samples, which findings link to; None for none.
-    """
+    """Print the findings and a summary."""
     from loader.format.media import TRAITS
     from loader.inspect import print_part_sets
     from loader.lint import FindingGroup, group_findings
@@ -250,11 +234,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif_log(path: str, level: str, report: LintReport, pages: PageLinks | None = None) -> dict[str, Any]:
-    """Return the log of a check, as SARIF 2.1.0 (OASIS) describes it.
-
-    A result has the place of the shard as an artifact with a byte offset, and the sample as a logical location. Its
-    page in ``energon browse`` is the hosted viewer.
-    """
+    """Return the log of a check, as SARIF 2.1.0 (OASIS) describes it."""
     from loader.accounting import plain_text
 
     rules = sorted({finding.rule for finding in report.findings}, key=lambda rule: rule.code)
@@ -372,14 +352,7 @@ def _uri(path: str) -> str:
 
 
 class LintOutput:
-    """Print each report at once as text or annotations; collect documents, which :meth:`finish` prints as one.
-
-    Args:
-        output_format: ``text``, ``json``, ``github`` or ``sarif``.
-        has_several: There are several paths: text has the path above its findings, and JSON is a list.
-        list_all: Print every finding as text, instead of one line for each cause.
-        with_advice: Add to text how to exclude broken samples.
-    """
+    """Print each report at once as text or annotations; collect documents, which :meth:`finish` prints as one."""
 
     def __init__(self, output_format: str, *, has_several: bool, list_all: bool, with_advice: bool) -> None:
         self._format = output_format
@@ -391,14 +364,7 @@ class LintOutput:
     def add(
         self, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None, pages: PageLinks | None
     ) -> None:
-        """Add the report of a path.
-
-        Args:
-            request: The check.
-            report: Its findings.
-            fixed: The samples that were excluded; None if none should be.
-            pages: Links to the pages of ``energon browse``; None without links.
-        """
+        """Add the report of a path."""
         path, level = request.ref.path, request.level
         if self._format == "json":
             self._documents.append(lint_document(path, level, report, None if fixed is None else fixed.samples, pages))

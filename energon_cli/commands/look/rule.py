@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...command import energon_command
+from ...console import facts_of
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -60,14 +61,8 @@ def _document(rule: Rule) -> dict[str, Any]:
     """Return the ``--json`` document of a rule; its keys are stable."""
     from loader.accounting import plain_text
 
-    return {
-        "code": rule.code,
-        "severity": rule.severity,
-        "meaning": rule.meaning,
-        "why": plain_text(rule.why),
-        "action": plain_text(rule.action),
-        "example": plain_text(rule.example),
-    }
+    texts = {name: plain_text(getattr(rule, name)) for name in ("why", "action", "example")}
+    return {**facts_of(rule, "code severity meaning"), **texts}
 
 
 def _show(console: Console, rule: Rule) -> None:

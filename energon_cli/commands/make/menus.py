@@ -54,14 +54,7 @@ class MenuQuestions:
         self._show_split = show_split
 
     def what_to_change(self, *, has_dataset_yaml: bool) -> tuple[bool, bool]:
-        """Prompt for the parts of a prepared dataset to change.
-
-        Args:
-            has_dataset_yaml: The dataset has a ``dataset.yaml``.
-
-        Returns:
-            True to prompt for the split, and True to prompt for the sample type.
-        """
+        """Prompt for what to change of a prepared dataset: the split, and the sample type with its fields."""
         kind = "the sample type and fields" if has_dataset_yaml else "the sample type, which is not set yet"
         answers = {
             "nothing: only index changed shards": (False, False),
@@ -91,7 +84,6 @@ class MenuQuestions:
                 previous = choice
 
     def _divided(self, choice: SplitRequest) -> SplitRequest:
-        """Prompt for what to do about a ratio that whole shards miss."""
         ratio = format_ratio(choice.ratio or {})
         folders = (self._path, f"{self._path.rstrip('/')}-split")
         command = shlex.join(["energon", "reshard", *folders, "--split-ratio", ratio])

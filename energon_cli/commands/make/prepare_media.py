@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...command import energon_command
+from ...console import facts_of
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -46,11 +47,7 @@ def media_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
-    """Pop the media flags from a command's parameters, and return their filter; None without a flag.
-
-    Raises:
-        click.UsageError: More than one flag selects files, none does but they shall be exact, or the glob is empty.
-    """
+    """Pop the media flags from a command's parameters, and return their filter; None without a flag."""
     from loader.format.media import MediaFilter, parse_patterns
 
     glob: str | None = flags.pop("media_metadata_by_glob")
@@ -141,11 +138,5 @@ def prepare_media(
 
 def media_document(report: MediaReport) -> dict[str, Any]:
     """Return the ``--json`` document of a media report; its keys are stable."""
-    return {
-        "strategy": report.media_filter.strategy,
-        "patterns": report.media_filter.patterns,
-        "exact": report.media_filter.exact,
-        "entries": report.entries,
-        "collected": report.collected,
-        "broken": report.broken,
-    }
+    of_filter = "strategy=media_filter.strategy patterns=media_filter.patterns exact=media_filter.exact"
+    return facts_of(report, f"{of_filter} entries collected broken")

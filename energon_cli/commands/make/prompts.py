@@ -40,18 +40,7 @@ def load_prompts() -> None:
 
 
 def select(question: str, choices: Sequence[str], *, default: str | None = None, can_go_back: bool = False) -> str:
-    """Prompt with a menu.
-
-    Args:
-        question: The question.
-        choices: Lines of the menu.
-        default: The line to point at first; by default, or if the menu has no such line, the first one.
-        can_go_back: Esc goes back; otherwise it leaves.
-
-    Raises:
-        GoBack: Esc was pressed.
-        click.exceptions.Exit: The user leaves.
-    """
+    """Prompt with a menu that points at the default first; Esc goes back if ``can_go_back``, else it leaves."""
     import questionary
 
     prompt = questionary.select(
@@ -74,23 +63,11 @@ def ask_text(
     question: str,
     *,
     default: str,
-    check: Callable[[str], str | None],
-    hint: str | None = None,
-    complete: Callable[[str], Sequence[str]] | None = None,
+    check: Callable[[str], str | None],  # returns the fault of an answer
+    hint: str | None = None,  # a line above, while the prompt is open
+    complete: Callable[[str], Sequence[str]] | None = None,  # returns what Tab may complete a text to
 ) -> str:
-    """Prompt for a text. The default is selected: a typed character replaces it, and an arrow key begins to edit it.
-
-    Args:
-        question: The question.
-        default: The text to start with.
-        check: Returns the fault of an answer, or None.
-        hint: A line to show above, while the prompt is open.
-        complete: Returns the texts that Tab may complete a text to.
-
-    Raises:
-        GoBack: Esc was pressed.
-        click.exceptions.Exit: The user leaves.
-    """
+    """Prompt for a text. The default is selected: a typed character replaces it, and an arrow key begins to edit it."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings
 
@@ -152,20 +129,11 @@ def ask_text(
 
 
 def confirm(question: str, *, can_change: bool) -> Confirmation:
-    """Prompt for the confirmation; Enter and y mean yes, and n returns to the prompts.
-
-    Args:
-        question: The question.
-        can_change: There are answers to change; otherwise n leaves.
-
-    Raises:
-        GoBack: Esc was pressed.
-        click.exceptions.Exit: The user leaves.
-    """
+    """Prompt for the confirmation; Enter and y mean yes, and n returns to the prompts."""
     import questionary
 
     answers = {"write": ("y", "yes, write this")}
-    if can_change:
+    if can_change:  # else n leaves
         answers["change"] = ("n", "no, change the answers")
     answers["leave"] = ("q" if can_change else "n", "leave, and write nothing")
     choices = [questionary.Choice(f"{key}  {label}", value=value) for value, (key, label) in answers.items()]
@@ -189,11 +157,7 @@ def confirm(question: str, *, can_change: bool) -> Confirmation:
 
 
 def leave() -> NoReturn:
-    """End the command before it writes anything.
-
-    Raises:
-        click.exceptions.Exit: Always.
-    """
+    """End the command before it writes anything."""
     click.echo("nothing was written", err=True)
     raise click.exceptions.Exit(1)
 
@@ -339,14 +303,14 @@ class AnswerHistory:
             except GoBack:
                 self.back()
 
-    def answer(self, prompt: Hashable, ask: Callable[[Any], _Result], *, prompted: bool = True) -> _Result:
-        """Return the answer of a prompt: the recorded one, or a new one.
-
-        Args:
-            prompt: Identifies the prompt.
-            ask: Prompts the user, with the previous answer as its argument; None if there was none.
-            prompted: False if ``ask`` shows no prompt; no step leads back to it.
-        """
+    def answer(
+        self,
+        prompt: Hashable,
+        ask: Callable[[Any], _Result],  # gets the previous answer; None if the prompt had none
+        *,
+        prompted: bool = True,  # if ask shows no prompt, no step leads back to it
+    ) -> _Result:
+        """Return the answer of a prompt: the recorded one, or a new one."""
         if self._replayed == len(self._answers):
             self._answers.append((ask(self._previous.get(prompt)), prompted))
         answer: _Result = self._answers[self._replayed][0]
@@ -368,11 +332,7 @@ class AnswerHistory:
         self._answers.clear()
 
     def confirm(self, question: str) -> bool:
-        """Prompt for the confirmation; return False to prompt for the answers again.
-
-        Raises:
-            click.exceptions.Exit: The user leaves.
-        """
+        """Prompt for the confirmation; return False to prompt for the answers again."""
         try:
             answer = confirm(question, can_change=self.can_go_back)
         except GoBack:

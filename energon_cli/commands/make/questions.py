@@ -107,12 +107,7 @@ def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) 
 
 
 class PipedQuestions:
-    """Prompts that read one line per answer; an invalid answer raises, since a script cannot correct it.
-
-    Args:
-        show: Prints a prompt.
-        answers: The stream of answers; standard input by default.
-    """
+    """Prompts that read one line per answer; an invalid answer raises, since a script cannot correct it."""
 
     asks_all = True
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...command import energon_command
+from ...console import facts_of
 from ...dataset_options import check_path
 from ...options import plan_run, run_options, shared_options
 from ...settings import break_between_words
@@ -153,11 +154,6 @@ def analyze_debug(
 
 
 def _modalities(names: str) -> tuple[str, ...]:
-    """Parse the kinds of loaders.
-
-    Raises:
-        click.BadParameter: One is unknown.
-    """
     found = tuple(name.strip() for name in names.split(","))
     if unknown := set(found) - {"train", "val"}:
         raise click.BadParameter(f"expected train or val, found {min(unknown)!r}", param_hint="--include-modality")
@@ -166,8 +162,7 @@ def _modalities(names: str) -> tuple[str, ...]:
 
 def _loader_document(loader: LoggedLoader, *, analyzed: bool) -> dict[str, Any]:
     return {
-        "loader": loader.number,
-        "start": loader.start,
+        **facts_of(loader, "loader=number start"),
         "modality": loader.modality or None,
         "paths": loader.paths,
         "ranks": sorted(loader.ranks),

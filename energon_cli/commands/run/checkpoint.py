@@ -233,14 +233,6 @@ def read_state_files(
     """Read files, and the files directly in folders; yield each path with its contents or an error.
 
     Files without a state are skipped in folders, since folders of checkpoints also contain models.
-
-    Args:
-        paths: The files and folders.
-        place: The place of the states within each file; None accepts any place.
-        allow_edited: Accept states that were edited.
-
-    Raises:
-        StorageError: A folder cannot be read, or contains no file of a kind that can hold states.
     """
     from loader.errors import EnergonError, StateError
     from loader.storage import EPath
@@ -276,11 +268,7 @@ def read_state_files(
 
 
 def read_states_to_convert(paths: Sequence[str], place: str | None, *, allow_edited: bool) -> list[StateFile]:
-    """Read files, as :func:`read_state_files` does.
-
-    Raises:
-        EnergonError: One of them cannot be read, or contains no state.
-    """
+    """Read files as :func:`read_state_files` does; raise the first error."""
     from loader.errors import EnergonError
 
     files = []
@@ -418,7 +406,6 @@ def redist(
 
 
 def _prompt_for_ranks(files: list[StateFile]) -> int:
-    """Prompt for the number of ranks, on a terminal or from a line of standard input."""
     from loader.training.states import ranks_of_run
 
     from ...console import is_terminal

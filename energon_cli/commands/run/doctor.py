@@ -11,6 +11,7 @@ from loader.errors import escape_controls
 from loader.inspect import print_table
 
 from ...command import energon_command
+from ...console import facts_of
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -71,18 +72,14 @@ def doctor(*, as_json: bool) -> None:
 
 def _document(checkup: Checkup) -> dict[str, Any]:
     """Return the facts of the ``--json`` document; its keys are stable."""
-    installed, cache = checkup.installed, checkup.cache
+    cache = checkup.cache
     return {
-        "toolkit": installed.toolkit,
-        "python": installed.python,
-        "packages": installed.required,
-        "extras": {name: {"missing": list(missing)} for name, missing in installed.extras.items()},
-        "gpus": list(checkup.gpus),
+        **facts_of(checkup.installed, "toolkit python packages=required"),
+        "extras": {name: {"missing": missing} for name, missing in checkup.installed.extras.items()},
+        "gpus": checkup.gpus,
         **asdict(checkup.limits),
         "temporary": checkup.temporary,
-        "cache": None
-        if cache is None
-        else {"path": cache.folder, "limit_bytes": cache.limit_bytes, "disk": checkup.cache_disk},
+        "cache": cache and {**facts_of(cache, "path=folder limit_bytes"), "disk": checkup.cache_disk},
     }
 
 

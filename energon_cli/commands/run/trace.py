@@ -143,7 +143,6 @@ def _line(sample: TracedSample) -> str:
 
 
 def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output: str | None) -> None:
-    """Rebuild micro-batches, and show or write them."""
     from loader.errors import escape_controls
     from loader.inspect import describe_value
 
@@ -170,14 +169,7 @@ def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output
 
 
 def show_samples(samples: Sequence[tuple[str, str]]) -> None:
-    """Serve the pages of samples until Ctrl-C, print their links, and open the first one.
-
-    Args:
-        samples: Path of the dataset and full key of each.
-
-    Raises:
-        Exit: The server cannot be started; it has printed the reason.
-    """
+    """Serve the pages of samples until Ctrl-C, print their links, and open the first one."""
     from loader.errors import escape_controls
 
     from ...console import show_note

@@ -92,17 +92,7 @@ def serve_pages(
     embed: bool = False,
     on_start: Callable[[], None],
 ) -> None:
-    """Serve pages until Ctrl-C or SIGTERM, then end the worker processes.
-
-    Args:
-        catalogue: The datasets.
-        listener: A socket that listens.
-        host: The address that the caller named; requests to other hosts are refused.
-        token: Secret of the URL; requests without it are refused.
-        edit: Allow to exclude and tag samples.
-        embed: Allow pages of this machine to show these in a frame.
-        on_start: Called once pages are served.
-    """
+    """Serve pages until Ctrl-C or SIGTERM, then end the worker processes."""
     thumbnails = ThumbnailPool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
     readers = ReaderPool(workers=2)
     served = Served(catalogue, thumbnails=thumbnails, readers=readers, edit=edit)
@@ -148,25 +138,16 @@ def is_allowed_host(header: str, names: Collection[str]) -> bool:
 
 
 class Guard:
-    """Middleware around the whole application.
-
-    Args:
-        app: The application.
-        token: Must come as a cookie, a bearer token, or once as ``?token=``.
-        host: The host that the server was told to listen at.
-        port: Its port; servers of several ports have cookies of their own.
-        embed: Allow pages of this machine to show its pages in a frame.
-    """
+    """Middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, *, token: str, host: str, port: int, embed: bool = False) -> None:
         self._app = app
         self._token = token
         self._names = {host.lower(), socket.gethostname().lower()}
         self._policy = _PAGE_POLICY + (_FRAMES_HERE if embed else _NO_FRAMES)
-        self._cookie = f"energon_browse_{port}"
+        self._cookie = f"energon_browse_{port}"  # servers of several ports have cookies of their own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -186,7 +167,6 @@ class Guard:
         await (refused or self._app)(scope, receive, send_with_headers)
 
     def _answer(self, request: Request) -> Response | None:
-        """Return the answer to a request that is not passed on."""
         if not is_allowed_host(request.headers.get("host", ""), self._names):
             return PlainTextResponse("this host name is not served; use the printed URL\n", status_code=421)
         given = request.query_params.get("token")

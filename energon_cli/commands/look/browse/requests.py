@@ -109,14 +109,7 @@ _T = TypeVar("_T")
 
 
 class Served:
-    """Holds what is served, and the processes that read it.
-
-    Args:
-        catalogue: The datasets.
-        thumbnails: Decodes thumbnails.
-        readers: Workers for everything else that decodes samples.
-        edit: Allow to exclude and tag samples.
-    """
+    """Holds what is served, and the processes that read it."""
 
     def __init__(self, catalogue: Catalogue, *, thumbnails: ThumbnailPool, readers: ReaderPool, edit: bool) -> None:
         self.catalogue = catalogue

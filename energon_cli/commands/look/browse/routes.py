@@ -213,7 +213,6 @@ class Routes:
         return json_answer(await run_in_threadpool(read))
 
     async def _training(self, request: Request) -> Response:
-        """Answer with the samples of a training run, step by step."""
         start, count = integer(request, "start", 0), min(_MAX_ROWS, integer(request, "count", 100))
         paths = self._served.catalogue.refs
         path = integer(request, "path", 0)

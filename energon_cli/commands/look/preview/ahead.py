@@ -20,9 +20,6 @@ class AheadWorker:
     """One thread that computes the wanted results, the most urgent first, and keeps the latest of them.
 
     Samples are read by this thread only, since no reader of a dataset has to be safe for several.
-
-    Args:
-        on_done: Called in the thread after each result.
     """
 
     def __init__(self, on_done: Callable[[], None]) -> None:
@@ -42,11 +39,7 @@ class AheadWorker:
             self._changed.notify()
 
     def get(self, name: Hashable) -> Any | None:
-        """Return a result, or None if it is not computed yet.
-
-        Raises:
-            Exception: The function raised it.
-        """
+        """Return a result, or None if it is not computed yet; raise the error of its function."""
         with self._changed:
             if name not in self._results:
                 return None

@@ -124,7 +124,6 @@ def preview(
 
 
 def _joined(views: Sequence[SampleViews]) -> SampleViews:
-    """Return the views of several keys as one, in the order of the keys."""
     from loader.inspect import SampleViews
 
     if len(views) == 1:
@@ -147,7 +146,6 @@ def _page(
     start: int,
     images: bool | None,
 ) -> None:
-    """Show samples one by one, as keys are pressed."""
     from loader.inspect import open_views
 
     from ....console import output_console

@@ -25,11 +25,7 @@ _GRAPHICS = re.compile(r"\x1b7(?:\x1b\[(\d+)A)?\x1b\[\d+D\x1b[_P].*?\x1b8", re.D
 
 
 class Screen:
-    """The screen of a terminal, apart from the lines that were there before; a dumb terminal prints lines only.
-
-    Args:
-        console: The terminal.
-    """
+    """The screen of a terminal, apart from the lines that were there before; a dumb terminal prints lines only."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -54,16 +50,7 @@ class Screen:
             self.write(f"\x1b\\{self._delete_pictures()}\x1b[0m\x1b[?25h\x1b[?1049l")
 
     def show(self, lines: Sequence[str], footer: str, *, first: int = 0) -> int:
-        """Replace what the screen shows.
-
-        Args:
-            lines: Lines with control sequences; those that do not fit are dropped.
-            footer: Text of the last row.
-            first: The first of the lines to show.
-
-        Returns:
-            Number of lines below the last one shown.
-        """
+        """Show lines from ``first`` on, and a footer; return the number of lines below the last one shown."""
         if self.is_dumb:
             self.write("\n".join([*lines, in_ascii(footer), ""]))
             return 0
@@ -120,12 +107,7 @@ _WIDTH, _HEIGHT = 20, 8  # of a tile in cells, with a gap at the right and the k
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """One sample in the grid.
-
-    Attributes:
-        sample: The sample, without its fields.
-        drawing: Its first picture, or the beginning of its texts.
-    """
+    """One sample in the grid, without its fields, and its first picture or the beginning of its texts."""
 
     sample: SampleView
     drawing: Drawing
@@ -157,16 +139,7 @@ def _text_rows(texts: Sequence[str], columns: int, rows: int, space: DrawingSpac
 
 
 class Grid:
-    """A page of tiles on the screen; only what changes is drawn.
-
-    Args:
-        screen: The screen.
-        worker: Makes the tiles.
-        notes: The noted samples, which are marked.
-        total: Number of samples.
-        make: Makes the tile of a sample.
-        version: Tiles of another version, for another size of the screen, are not reused.
-    """
+    """A page of tiles on the screen; only what changes is drawn."""
 
     def __init__(
         self,
@@ -176,7 +149,7 @@ class Grid:
         *,
         total: int,
         make: Callable[[int], Tile],
-        version: int,
+        version: int,  # tiles of another one, for another size of the screen, are not reused
     ) -> None:
         self._version = version
         self._screen, self._worker, self._total, self._make, self._notes = screen, worker, total, make, notes

@@ -65,23 +65,14 @@ def matches(sample: SampleView, pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """A search that continues from one step to the next, from a sample on, once around the dataset.
-
-    Attributes:
-        pattern: The text to find.
-        total: Number of samples.
-        place: The next sample to read.
-        step: 1 forward, -1 backward.
-        left: Number of samples that remain to be read.
-        found: The first sample that matches; None: not found so far.
-    """
+    """A search that continues from one step to the next, from a sample on, once around the dataset."""
 
     pattern: str
     total: int
-    place: int
-    step: int
-    left: int
-    found: int | None = None
+    place: int  # the next sample to read
+    step: int  # 1 forward, -1 backward
+    left: int  # samples that remain to be read
+    found: int | None = None  # the first sample that matches
 
     @classmethod
     def after(cls, place: int, pattern: str, total: int, *, step: int) -> Search:
@@ -108,11 +99,7 @@ class Search:
 
 
 class Prompt:
-    """A question and the text typed so far.
-
-    Args:
-        label: The question.
-    """
+    """A question and the text typed so far."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -138,25 +125,14 @@ class Prompt:
 
 
 class Frame(NamedTuple):
-    """A sample, and the lines that show it.
-
-    Attributes:
-        sample: The sample, without its fields.
-        lines: Lines with control sequences.
-    """
+    """A sample, without its fields, and the lines that show it, with control sequences."""
 
     sample: SampleView
     lines: list[str]
 
 
 class FrameRenderer:
-    """Renders samples for one size of the screen.
-
-    Args:
-        console: The terminal.
-        space: Its size and abilities.
-        view: Reads and describes a sample.
-    """
+    """Renders samples for one size of the screen."""
 
     def __init__(self, console: Console, space: DrawingSpace, view: Callable[[int], SampleView]) -> None:
         from rich.console import Console

@@ -212,7 +212,6 @@ class Walk:
         return " · ".join(parts)
 
     def _sample(self) -> SampleView | None:
-        """Return the present sample, if it is on the screen."""
         if self._grid is not None:
             tile = self._grid.tile(self._place)
             return None if tile is None else tile.sample

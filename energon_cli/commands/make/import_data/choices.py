@@ -95,11 +95,7 @@ class ImportFlags:
         return replace(self.columns, access=access, keep_urls=self.keep_urls)
 
     def downloads(self) -> DownloadOptions | None:
-        """Return what may be downloaded; None for nothing.
-
-        Raises:
-            click.UsageError: URLs are to be downloaded, and kept as text.
-        """
+        """Return what may be downloaded; None for nothing."""
         if self.download and self.keep_urls:
             raise click.UsageError("--download fetches the files at URLs, and --keep-urls none: omit one of them")
         return DownloadOptions(allow_private=self.allow_private, max_bytes=self.max_size) if self.download else None
@@ -118,18 +114,7 @@ _OTHER_RATIO = "custom ratio …"
 def resolve_choices(
     flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console, history: AnswerHistory
 ) -> tuple[Mapping[str, float] | None, Choices]:
-    """Resolve the choices that flags leave open.
-
-    Args:
-        flags: The command line.
-        listed: The samples.
-        folder: The first samples as shards.
-        console: The console that shows proposals.
-        history: The answers so far, for menus.
-
-    Returns:
-        The share of each split part, None for the splits of the sources; and the sample type.
-    """
+    """Resolve the choices that flags leave open: the ratio, None for the split of the sources, and the sample type."""
     # Settle what flags or the kind of the sources decide.
     settled = type_of_flags(flags.sample_type, flags.field_map)
     proposed = _proposal_of_sources(listed)
@@ -168,12 +153,7 @@ def resolve_choices(
 
 
 def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> ImportFlags:
-    """Return the flags with a decision on the files that the sources name by URL.
-
-    Raises:
-        click.UsageError: There are such files, no decision, and no terminal to ask for one.
-        click.exceptions.Exit: The user leaves.
-    """
+    """Return the flags with a decision on the files that the sources name by URL."""
     hosts = listed.hosts
     if not hosts.urls or flags.download or flags.keep_urls:
         return flags
@@ -233,12 +213,7 @@ def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory)
 
 
 def settle_outside_files(flags: ImportFlags, access: FileAccess) -> ImportFlags:
-    """Return the flags with the decisions on files that the listing has refused; unchanged if all is decided.
-
-    Raises:
-        click.UsageError: Files are refused, no flag decides on them, and there is no terminal to ask on.
-        click.exceptions.Exit: The user leaves.
-    """
+    """Return the flags with the decisions on files that the listing has refused; unchanged if all is decided."""
     links, paths = access.links, access.paths
     if links.count and flags.follow_links is None:
         verb = "leads out of its folder" if links.count == 1 else "lead out of their folders"
@@ -260,7 +235,6 @@ def _places(refused: RefusedFiles) -> str:
 
 
 def _imports(flags: ImportFlags, found: str, option: str, refuse: str, *, other_way: str = "") -> bool:
-    """Return True if the user wants these files."""
     allow = f"import these files (--{option})"
     if not flags.asks_by_menus:
         ways = f"{other_way}--{option} imports these files; to {refuse}, pass --no-{option}"

@@ -39,7 +39,7 @@ from loader.inspect import (
 )
 from loader.storage import open_storage
 
-from ....console import error_console, output_console, print_json, show_account, show_note, show_warning
+from ....console import error_console, facts_of, output_console, print_json, show_account, show_note, show_warning
 from ....progress import ProgressBar
 from ..prepare.report import show_files, show_first_sample
 from ..prompts import AnswerHistory, no_echo
@@ -182,40 +182,23 @@ def report_document(
     path: str, report: ImportReport, *, sources: Sequence[Source], files: Mapping[str, str], notes: Sequence[str]
 ) -> dict[str, Any]:
     """Return the ``--json`` document of an import; its keys are stable."""
-    prepared = report.prepared
+    written = "samples=prepared.samples shards=prepared.shards bytes=size_bytes split=prepared.split"
+    outcome = "failed failures failures_file renamed changed first_changed written resumed"
     return {
         "output": path,
         "columns": _columns_document(sources),
-        "samples": prepared.samples,
-        "shards": prepared.shards,
-        "bytes": report.size_bytes,
-        "split": prepared.split,
-        "failed": report.failed,
-        "failures": report.failures,
-        "failures_file": report.failures_file,
-        "renamed": report.renamed,
-        "changed": report.changed,
-        "first_changed": report.first_changed,
-        "written": report.written,
-        "resumed": report.resumed,
+        **facts_of(report, f"{written} {outcome}"),
         "files": sorted(files),
-        "compat": prepared.compat,
-        "uuid": prepared.uuid,
+        **facts_of(report, "compat=prepared.compat uuid=prepared.uuid"),
         "seconds": round(report.seconds, 3),
-        "warnings": prepared.warnings,
+        "warnings": report.prepared.warnings,
         "notes": notes,
         "account": report.account,
     }
 
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The state of a command before anything is written."""
-
     ratio: Mapping[str, float] | None  # of split parts
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: list[str]
@@ -320,11 +303,6 @@ def _without_shard(folder: ShardFolder) -> ShardFolder:
 
 
 def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console) -> _Draft:
-    """Resolve the choices, and prompt for a confirmation on a terminal.
-
-    Raises:
-        click.exceptions.Exit: The user leaves.
-    """
     history = AnswerHistory()
     while True:
         ratio, choices = resolve_choices(flags, listed, folder, console, history)

@@ -47,15 +47,7 @@ def needs_contents(flags: PrepareFlags, folder: ShardFolder) -> bool:
 def resolve_choices(
     flags: PrepareFlags, folder: ShardFolder, scan: BackgroundScan, console: Console, history: AnswerHistory
 ) -> Choices:
-    """Resolve the open choices from flags, proposals, menus or lines of standard input.
-
-    Args:
-        flags: The command line.
-        folder: The folder.
-        scan: The scan of its shards, which only proposals for the sample type wait for.
-        console: The console that shows proposals and results.
-        history: The answers so far, for menus: the prompts continue from them.
-    """
+    """Resolve the open choices from flags, proposals, menus or lines of standard input."""
     choices = _unshuffled_choices(flags, folder, scan, console, history)
     return choices if choices.split is None else replace(choices, split=_with_flags(flags, choices.split))
 
@@ -113,7 +105,6 @@ def _unshuffled_choices(
 
 
 def _show_scan(flags: PrepareFlags, given: OpenChoices, scan: BackgroundScan, console: Console) -> None:
-    """Print the part sets, a sample, and what the proposed type is based on."""
     show_part_sets(console, scan.part_sets, given.contents)
     if flags.asks_by_menus:
         show_first_sample(console, given.contents)

@@ -102,11 +102,7 @@ def given_flags(context: click.Context, *, apart_from: AbstractSet[str]) -> list
 
 
 def check_flags(flags: PrepareFlags) -> None:
-    """Reject flags that are invalid or contradict each other.
-
-    Raises:
-        click.UsageError: Flags are invalid; the message names them and the reason.
-    """
+    """Reject flags that are invalid or contradict each other."""
     if flags.exclude is not None:
         try:
             re.compile(flags.exclude)
@@ -200,11 +196,6 @@ def type_of_flags(sample_type: str | None, field_map: str | None) -> dict[str, A
 
 
 def _parse_sample_type_flag(text: str) -> SampleTypeSpec:
-    """Parse ``--sample-type``.
-
-    Raises:
-        click.BadParameter: The name is unknown.
-    """
     try:
         return sample_type_of_name(text)
     except ConfigError as error:
@@ -212,11 +203,7 @@ def _parse_sample_type_flag(text: str) -> SampleTypeSpec:
 
 
 def _parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
-    """Parse ``--field-map``, a JSON object with an expression for each field of a sample type.
-
-    Raises:
-        click.BadParameter: The value is invalid; the message lists all faults.
-    """
+    """Parse ``--field-map``, a JSON object with an expression for each field of a sample type."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -240,11 +227,7 @@ def _parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
 
 
 def check_consent(flags: PrepareFlags, *, has_split: bool, has_dataset_yaml: bool) -> None:
-    """Require ``--force-overwrite`` if flags would replace edited files and no prompt confirms it.
-
-    Raises:
-        click.UsageError: The flag is missing; the message names the files.
-    """
+    """Require ``--force-overwrite`` if flags would replace edited files and no prompt confirms it."""
     replaced = [
         name
         for name, exists, requested in (

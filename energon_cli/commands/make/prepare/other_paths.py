@@ -26,11 +26,7 @@ _SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_
 
 
 def offer_import(flags: PrepareFlags) -> str | None:
-    """On a terminal, offer to import a path that holds no shards; return the folder of the dataset, None for the path.
-
-    Raises:
-        click.exceptions.Exit: The user leaves, or only wanted to see the plan.
-    """
+    """Offer to import a path that holds no shards; return the folder of the dataset, None for the path itself."""
     from loader.convert.sources import ways_to_import
 
     from ..prompts import GoBack, select
@@ -77,11 +73,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
 
 
 def check_file_flags(flags: PrepareFlags) -> None:
-    """Reject flags that apply only to folders of shards.
-
-    Raises:
-        click.UsageError: One of them is set; the message names it.
-    """
+    """Reject flags that apply only to folders of shards."""
     of_folders = {
         "--decompress": flags.decompress,
         "--part": flags.part is not None,
@@ -152,11 +144,7 @@ _VALID_FLAGS = {
 
 
 def check_metadataset_flags(context: click.Context) -> None:
-    """Reject flags that apply only to folders of shards.
-
-    Raises:
-        click.UsageError: Such flags are set; the message names all of them.
-    """
+    """Reject flags that apply only to folders of shards."""
     given = given_flags(context, apart_from=_VALID_FLAGS)
     if given:
         verb = "is" if len(given) == 1 else "are"
@@ -202,7 +190,6 @@ def _print(line: str) -> None:
 
 
 def _location(path: str, file: str, place: str) -> str:
-    """Format the location of a join: the file that contains it, and the place within."""
     return f"{path}: {place}" if os.path.abspath(path) == file else f"{file}: {place}"
 
 

@@ -16,7 +16,7 @@ from loader.inspect import (
     print_table,
 )
 
-from ....console import show_note, show_warning
+from ....console import facts_of, show_note, show_warning
 from ....settings import output_settings
 from ..prepare_media import media_document
 
@@ -126,20 +126,12 @@ def report_document(
     """Return the ``--json`` document of a run; its keys are stable."""
     return {
         "path": path,
-        "samples": report.samples,
-        "shards": report.shards,
-        "bytes": report.size_bytes,
-        "changed": report.changed,
-        "parts": report.parts,
-        "scanned": report.scanned,
-        "resumed": report.resumed,
-        "reused": report.reused,
+        **facts_of(report, "samples shards bytes=size_bytes changed parts scanned resumed reused"),
         "decompressed": decompressed,
         "split": report.split,
         "part_sets": part_sets,
         "files": sorted(files),
-        "duplicate_keys": report.duplicate_keys,
-        "compat": report.compat,
+        **facts_of(report, "duplicate_keys compat"),
         "media_metadata": media_document(report.media) if report.media else None,
         "uuid": report.uuid,
         "seconds": round(report.seconds, 3),
@@ -150,7 +142,6 @@ def report_document(
 
 
 def _media_line(report: MediaReport) -> str:
-    """Summarise a media report in one line."""
     kept = report.entries - report.collected
     unchanged = f", {kept:,} of them from before" if kept > 0 else ""
     return f"media metadata of {plural(report.entries, 'part')}{unchanged}"

@@ -41,7 +41,7 @@ from loader.inspect import (
 )
 from loader.storage import open_storage
 
-from ....console import error_console, output_console, print_json, show_account, show_note, show_warning
+from ....console import error_console, facts_of, output_console, print_json, show_account, show_note, show_warning
 from ....progress import ProgressBar
 from ..prompts import AnswerHistory, load_prompts, no_echo
 from .choices import needs_contents, resolve_choices
@@ -99,11 +99,7 @@ def prepare_part(flags: PrepareFlags) -> None:
 
 
 def _check_part_flags(context: click.Context) -> None:
-    """Reject flags of the commit.
-
-    Raises:
-        click.UsageError: Such flags are set; the message names all of them.
-    """
+    """Reject flags of the commit."""
     given = given_flags(context, apart_from=_VALID_FLAGS)
     if given:
         raise click.UsageError(f"--part only scans; pass {', '.join(given)} to the command with --merge.")
@@ -118,16 +114,8 @@ def _part_of_flag(text: str) -> Part:
 
 
 def _document(flags: PrepareFlags, report: PartReport) -> dict[str, object]:
-    return {
-        "path": flags.path,
-        "part": report.part.number,
-        "parts": report.part.parts,
-        "shards": report.shards,
-        "bytes": report.size_bytes,
-        "scanned": report.scanned,
-        "dry_run": flags.dry_run,
-        "seconds": report.seconds,
-    }
+    facts = facts_of(report, "part=part.number parts=part.parts shards bytes=size_bytes scanned")
+    return {"path": flags.path, **facts, "dry_run": flags.dry_run, "seconds": report.seconds}
 
 
 def _show(flags: PrepareFlags, report: PartReport) -> None:
@@ -154,8 +142,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The state of a command before anything is written."""
-
     flags: PrepareFlags
     folder: ShardFolder
     choices: Choices
@@ -243,11 +229,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
 
 
 def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError | None:
-    """Return why ``.nv-meta`` cannot be written.
-
-    Raises:
-        ConfigError: The folder of ``--meta-folder`` has another use.
-    """
+    """Return why ``.nv-meta`` cannot be written."""
     check_destination(folder.storage, flags.ref, shards=folder.sizes.keys(), force=flags.force_overwrite)
     return unwritable_folder(folder.storage)
 
@@ -287,7 +269,6 @@ def _further_notes(flags: PrepareFlags) -> list[str]:
 
 
 def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
-    """Decompress the compressed shards, or list them for a dry run, and print a line about it."""
     with ProgressBar("Decompressing", unit="bytes", enabled=flags.progress) as bar:
         report = decompress_shards(
             open_storage(flags.path),
@@ -345,11 +326,7 @@ def _commit(draft: _Draft, scan: BackgroundScan) -> PrepareReport:
 
 
 def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bool:
-    """Prompt for the confirmation; return False to prompt for the choices again.
-
-    Raises:
-        click.exceptions.Exit: The user leaves.
-    """
+    """Prompt for the confirmation; return False to prompt for the choices again."""
     if draft.split_samples:
         show_split_line(console, draft.split_samples, draft.choices.split)
     show_files(console, draft.files, folder=draft.target)
@@ -358,11 +335,7 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
 
 
 def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
-    """Print the planned result (``--dry-run``).
-
-    Raises:
-        IncompleteError: ``--strict`` refuses what would be left out.
-    """
+    """Print the planned result (``--dry-run``)."""
     path, folder = draft.flags.path, draft.folder
     show_account(account)
     if draft.flags.strict:

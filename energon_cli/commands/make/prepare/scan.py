@@ -21,14 +21,7 @@ _PERIOD_S = 0.05  # between two updates of the progress bar
 
 
 class BackgroundScan:
-    """A scan whose result is needed later. On a terminal, it runs in a thread while the user is prompted.
-
-    Args:
-        folder: The folder of the shards.
-        plan: The plan of the prepare.
-        inspects: The scan inspects samples.
-        progress: Show a progress bar while :meth:`wait` waits.
-    """
+    """A scan whose result is needed later. On a terminal, it runs in a thread while the user is prompted."""
 
     def __init__(self, folder: ShardFolder, plan: PreparePlan, *, inspects: bool, progress: bool | None) -> None:
         self._reports_resumed = progress is not False and not plan.merge
@@ -91,11 +84,7 @@ class BackgroundScan:
             self._error = error
 
     def wait(self) -> ShardFolder:
-        """Wait for the scan; return the folder with what its samples contain.
-
-        Raises:
-            EnergonError: Shards are damaged.
-        """
+        """Wait for the scan; return the folder with what its samples contain."""
         if self._is_done:
             return self._folder
         with self.showing("Scanning headers", unit="shards"):
@@ -132,23 +121,13 @@ def begin_scan(
     plan: PreparePlan,
     folder: ShardFolder,
     *,
-    inspects: bool,
-    is_trial: bool,
-    in_thread: bool,
-    scheduler: str | None,
+    inspects: bool,  # samples, because a sample type is proposed or checked
+    is_trial: bool,  # writes nothing next to the shards
+    in_thread: bool,  # while this thread prompts
+    scheduler: str | None,  # address of a Dask scheduler, whose workers scan
     progress: bool | None,
 ) -> Iterator[BackgroundScan]:
-    """Begin to scan the shards of a folder; leaving the context ends the scan.
-
-    Args:
-        plan: The plan of the prepare, without the choices that are still open.
-        folder: The folder.
-        inspects: Inspect samples, because a sample type is proposed or checked.
-        is_trial: Write nothing next to the shards.
-        in_thread: Scan while this thread prompts.
-        scheduler: Address of a Dask scheduler, whose workers scan.
-        progress: Show a progress bar.
-    """
+    """Begin to scan the shards of a folder; leaving the context ends the scan."""
     scan = BackgroundScan(folder, plan, inspects=inspects, progress=progress)
     with (
         nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor,

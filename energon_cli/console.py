@@ -20,6 +20,7 @@ from .settings import AsciiStream, break_between_words, is_ascii_only, name_prog
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from loader.accounting import Account, AccountEntry
 
@@ -247,10 +248,6 @@ def _line(entry: AccountEntry) -> str:
     counted = plural(entry.count, entry.unit.removesuffix("s"))
     return f"{counted}{size}, {meanings()[entry.reason]}{example if entry.example else ''} [{entry.reason}]"
 
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
 
 _PROGRAMS = ("ghostty", "Hyper", "iTerm.app", "mintty", "rio", "tabby", "vscode", "WarpTerminal", "WezTerm")
 _TERMS = ("alacritty", "contour", "foot", "ghostty", "rio", "wezterm", "xterm-ghostty", "xterm-kitty")

@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import StorageError, escape_controls
+from loader.inspect import plural
+
+from .console import error_console, is_terminal, show_note
 from .options import shared_options
+from .progress import ProgressBar
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from loader.dataset import Dataset
+    from loader.dataset.query import SampleQuery, Values
     from loader.format import DatasetRef
+    from loader.format.documents import ValueName
 
 
 def check_path(path: str) -> str:
@@ -31,7 +42,6 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     A ``file://`` URL becomes a path, and a prefix of a pair of token files that of its ``.bin`` file. A missing folder
     passes, and a missing file of an object store: opening it raises with a better message.
     """
-    from loader.errors import StorageError
     from loader.format.documents import data_path, fault_of_file, is_metadataset, is_record_file, is_tar_file
     from loader.storage import hint_of_missing, is_url, split_url
 
@@ -108,14 +118,6 @@ def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[...
     return decorate
 
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from loader.dataset import Dataset
-    from loader.dataset.query import SampleQuery, Values
-    from loader.format.documents import ValueName
-
 _CRITERIA = ("split_parts", "keys_from", "key_column", "where", "computes", "filter_name", "keys")
 
 _MAX_UNASKED_S = 10.0  # a user waits so long without being asked
@@ -186,13 +188,8 @@ def compute_with_consent(
 ) -> Mapping[ValueName, Values]:
     """Compute values that are no column, and offer to keep them; what takes long, only with consent."""
     from loader.dataset.query import only_value, write_command
-    from loader.errors import escape_controls
     from loader.format import usable_cores
-    from loader.inspect import plural
     from loader.inspect.stats import compute_values, estimate_values, value_names
-
-    from .console import error_console, is_terminal, show_note
-    from .progress import ProgressBar
 
     if not computes:
         estimate = estimate_values(folder, names, samples, workers=usable_cores())

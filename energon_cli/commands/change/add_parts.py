@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
-from ...console import show_account
+from ...console import output_console, print_json, show_account, show_note
+from ...dataset_options import check_path
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert.added_parts import AddPartsReport
@@ -61,10 +65,6 @@ def add_parts(
     from loader.convert.added_parts import AddPartsPlan, run_add_parts
     from loader.format import usable_cores
 
-    from ...console import print_json
-    from ...dataset_options import check_path
-    from ...progress import ProgressBar
-
     renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}
     if not all(renamed.values()):
         raise click.BadParameter("expected OLD=NEW", param_hint="--rename")
@@ -85,10 +85,6 @@ def add_parts(
 
 
 def _show(report: AddPartsReport) -> None:
-    from loader.errors import escape_controls
-
-    from ...console import output_console, show_note
-
     parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
     output_console().print(escape_controls(f"wrote {report.matched:,} samples to {report.output}: {parts}"))
     rows = ", ".join(f"{part} {count:,}" for part, count in report.rows.items())

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
-from ...console import facts_of
+from ...console import facts_of, output_console, print_json, show_note
 from ...dataset_options import check_ref, dataset_options, query_options
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
@@ -84,9 +87,6 @@ def exclude(
     from loader.format import usable_cores
     from loader.format.documents import is_metadataset
 
-    from ...console import print_json
-    from ...progress import ProgressBar
-
     # Exactly one thing is to be done.
     ref = check_ref(ref, takes_tar=False)
     copies_of = duplicates_of or ("" if duplicates else None)
@@ -125,8 +125,6 @@ def exclude(
 def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
     from loader import inspect as library
 
-    from ...console import print_json
-
     listed = library.list_exclusions(ref)
     if as_json:
         documents = [_listed_document(one) for one in listed]
@@ -138,8 +136,6 @@ def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
 
 def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
     from loader import inspect as library
-
-    from ...console import print_json, show_note
 
     undone = library.undo_last_exclusion(ref)
     if as_json:
@@ -158,8 +154,6 @@ def _count(samples: int) -> str:
 
 
 def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, is_mix: bool) -> None:
-    from ...console import show_note
-
     for report in reports:
         _show_report(report, is_mix=is_mix)
     samples = sum(report.samples for report in reports)
@@ -173,10 +167,6 @@ def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, 
 
 
 def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
-    from loader.errors import escape_controls
-
-    from ...console import show_note
-
     before = f"; {report.already:,} were excluded before" if report.already else ""
     where = f" of {report.path}" if is_mix else ""
     if report.lacks:
@@ -205,10 +195,7 @@ def _listed_document(listed: ListedExclusions) -> dict[str, object]:
 
 
 def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
-    from loader.errors import escape_controls
     from loader.inspect import print_table
-
-    from ...console import output_console
 
     console = output_console()
     if title is not None:

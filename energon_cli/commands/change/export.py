@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.inspect import format_bytes, plural
+
 from ...command import energon_command
+from ...console import print_json, show_account, show_note
 from ...dataset_options import check_ref, copy_options, dataset_options
 from ...options import parse_size_or_megabytes, shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert.exporting import ExportRequest
@@ -174,10 +178,6 @@ def _is_path(word: str) -> bool:
 
 def _copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool) -> None:
     from loader.convert.exporting import export_samples
-    from loader.inspect import format_bytes, plural
-
-    from ...console import print_json, show_account, show_note
-    from ...progress import ProgressBar
 
     with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
         report = export_samples(request, bar.update)

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
+from ...console import output_console, print_json, show_warning
+from ...dataset_options import check_path
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert.merging import MergeReport
@@ -52,10 +57,6 @@ def merge(
     from loader.convert.merging import MergePlan, run_merge
     from loader.format import usable_cores
 
-    from ...console import print_json
-    from ...dataset_options import check_path
-    from ...progress import ProgressBar
-
     if len(inputs) < 2:
         raise click.UsageError("Name at least two datasets, and then the new one.")
     plan = MergePlan(
@@ -76,10 +77,6 @@ def merge(
 
 
 def _show(report: MergeReport, output: str) -> None:
-    from loader.errors import escape_controls
-
-    from ...console import output_console, show_warning
-
     console = output_console()
     folders = escape_controls(f"{', '.join(report.folders)} into {output}")
     console.print(

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.inspect import format_bytes, plural
+
 from ...command import energon_command
-from ...console import show_account
+from ...console import facts_of, print_json, show_account, show_note, show_warning
 from ...dataset_options import check_ref, copy_options, dataset_options
 from ...options import shared_options, shuffle_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert import ReshardReport
@@ -69,8 +72,6 @@ def reshard(
     from loader.format import usable_cores
     from loader.format.prepare import parse_ratio
 
-    from ...progress import ProgressBar
-
     if shuffle_seed is not None and sort_by is not None:
         raise click.UsageError("Pass --shuffle or --sort-by, not both.")
     plan = ReshardPlan(
@@ -93,10 +94,6 @@ def reshard(
 
 
 def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
-    from loader.inspect import format_bytes, plural
-
-    from ...console import facts_of, print_json, show_note, show_warning
-
     # The JSON has the facts of the new dataset and of the old one.
     written, prepared = report.written, report.written.prepared
     warnings = (*report.warnings, *prepared.warnings)

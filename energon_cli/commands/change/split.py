@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
+from loader.errors import escape_controls
+from loader.inspect import format_percent
+
 from ...command import energon_command
-from ...dataset_options import compute_with_consent, yes_option
+from ...console import output_console, print_json, show_note, show_warning
+from ...dataset_options import check_path, compute_with_consent, yes_option
 from ...options import checked, shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert.splitting import LeakReport, SplitReport
@@ -80,10 +85,6 @@ def split(
     from loader.convert import splitting
     from loader.format.prepare import parse_ratio
 
-    from ...console import print_json, show_note
-    from ...dataset_options import check_path
-    from ...progress import ProgressBar
-
     # Exactly one thing is to be done.
     path = check_path(path)
     if check + is_undo + (split_ratio is not None) != 1:
@@ -125,9 +126,7 @@ def split(
 
 
 def _show(report: SplitReport, path: str) -> None:
-    from loader.inspect import format_percent, print_table
-
-    from ...console import output_console, show_note, show_warning
+    from loader.inspect import print_table
 
     rows = [
         (part, f"{shards:,}", f"{samples:,}", format_percent(share))
@@ -142,10 +141,6 @@ def _show(report: SplitReport, path: str) -> None:
 
 
 def _show_leaks(found: LeakReport, group_by: str | None) -> None:
-    from loader.errors import escape_controls
-
-    from ...console import output_console
-
     console = output_console()
     what = "groups" if group_by is not None else "contents"
     for leak in found.leaks:

@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import ConfigError
+from loader.inspect import plural
+
 from ...command import energon_command
-from ...console import facts_of
+from ...console import facts_of, output_console, print_json, show_note
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -65,11 +69,7 @@ def diff(
         Compare the bytes of shards, too:
             energon diff /data/coco s3://bucket/coco --contents
     """
-    from loader.errors import ConfigError
     from loader.inspect.diff import compare_paths
-
-    from ...console import output_console, print_json
-    from ...progress import ProgressBar
 
     # Compare; two kinds of data that do not fit are a wrong usage.
     with ProgressBar("Comparing", unit="shards", enabled=progress) as bar:
@@ -109,10 +109,6 @@ def _document(report: DiffReport) -> dict[str, Any]:
 
 
 def _show(console: Console, report: DiffReport) -> None:
-    from loader.inspect import plural
-
-    from ...console import show_note
-
     for one in report.differences:
         console.print(str(one))
     hidden = report.count - len(report.differences)

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ...command import energon_command
+from ...console import linked_path, output_console, print_json
 from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
@@ -47,9 +49,6 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) 
     """
     from loader.format import usable_cores
     from loader.inspect import path_facts, show_facts
-
-    from ...console import linked_path, output_console, print_json
-    from ...progress import ProgressBar
 
     documents = []
     for number, given in enumerate(refs):

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loader.errors import ConfigError, EnergonError
+
 from ...command import energon_command
 from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
@@ -98,7 +101,6 @@ def lint(
         raise click.UsageError(f"--json and --format {output_format} exclude each other.")
     refs = tuple(map(check_ref, refs))
     units = [_checked_unit(ref, level=level, fix=fix, split_parts=split_parts) for ref in refs]
-    from loader.errors import EnergonError
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken
 
@@ -141,10 +143,7 @@ def lint(
 
 
 def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintReport:
-    from loader.errors import ConfigError
     from loader.inspect import run_lint
-
-    from ...progress import ProgressBar
 
     with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
         try:
@@ -154,7 +153,6 @@ def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintRepor
 
 
 def _page_links(url: str, path: str, paths: tuple[str, ...]) -> PageLinks:
-    from loader.errors import ConfigError
     from loader.inspect.browse import PageLinks
 
     try:

@@ -12,16 +12,18 @@ import click
 from loader import __version__
 from loader.errors import escape_controls
 from loader.format.documents import is_record_file
-from loader.inspect import ExcludedSamples, LintRequest
+from loader.inspect import ExcludedSamples, LintRequest, plural
 
-from ...console import facts_of, output_console, print_json
+from ...console import facts_of, file_url, output_console, print_json, show_note, supports_links
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from loader.inspect import ExcludedSamples, LintRequest
     from loader.inspect.browse import PageLinks
     from loader.lint import Finding, FindingGroup, LintReport
+
 
 _MAX_EXAMPLES = 3  # of findings of one cause
 
@@ -63,8 +65,6 @@ def show_lint(
     from loader.inspect import print_part_sets
     from loader.lint import FindingGroup, group_findings
 
-    from ...console import show_note, supports_links
-
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
 
@@ -98,8 +98,6 @@ def show_lint(
 
 
 def _show_summary(console: Console, request: LintRequest, report: LintReport) -> None:
-    from loader.inspect import plural
-
     checked = f"{_amount(request, report)}, level {request.level}"
     if report.decoded_media:
         checked += f", {report.decoded_media:,} of sound or video decoded to the end"
@@ -120,10 +118,7 @@ def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
 
 
 def _show_advice(console: Console, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None) -> None:
-    from loader.errors import escape_controls
-    from loader.inspect import exclusion_advice, plural
-
-    from ...console import show_note
+    from loader.inspect import exclusion_advice
 
     if fixed is not None:
         excluded = f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}"
@@ -141,7 +136,7 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
 
 
 def _amount(request: LintRequest, report: LintReport) -> str:
-    from loader.inspect import kind_at, plural
+    from loader.inspect import kind_at
 
     kind, samples = kind_at(request.ref), plural(report.samples, "sample")
     if kind == "folders of media files":
@@ -154,8 +149,6 @@ def _amount(request: LintRequest, report: LintReport) -> str:
 
 def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, str | None], str | None]:
     """Return a function that returns the URL of a shard of a dataset, or of a path; None where links are not shown."""
-    from ...console import file_url, supports_links
-
     if not supports_links(console.file):
         return lambda _dataset, _name: None
 
@@ -177,8 +170,6 @@ def _lines(
     """Format findings of one cause: severity, code, places, message; then ``page:``, ``at:`` and ``hint:``, if any."""
     from rich.style import Style
     from rich.text import Text
-
-    from loader.errors import escape_controls
 
     from ...settings import name_program
 
@@ -216,19 +207,12 @@ def _place(finding: Finding) -> str:
 
 def _places(group: FindingGroup) -> str:
     """Format the number of places and the first ones: ``12 samples of /data/ocr [jpg] (s.tar/0, s.tar/1, …)``."""
-    from loader.inspect import plural
-
     first, places = group.first, group.places
     dataset = "" if first.dataset is None else f" of {first.dataset}"
     part = "" if first.part is None else f" [{first.part}]"
     more = ", …" if len(places) > _MAX_EXAMPLES else ""
     return f"{plural(len(places), group.noun)}{dataset}{part} ({', '.join(places[:_MAX_EXAMPLES])}{more})"
 
-
-if TYPE_CHECKING:
-    from loader.inspect import ExcludedSamples, LintRequest
-    from loader.inspect.browse import PageLinks
-    from loader.lint import Finding, LintReport
 
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 

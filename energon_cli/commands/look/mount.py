@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import click
 
 from ...command import energon_command
+from ...console import print_json, show_note
 from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
@@ -69,9 +71,6 @@ def mount(
             energon mount -s /data/mix.yaml ~/mix
     """
     from loader.inspect.mount import Layout, open_tree, serve_tree
-
-    from ...console import print_json, show_note
-    from ...progress import ProgressBar
 
     mounted = os.path.abspath(directory)
     # Mount in a process of its own, which outlives this one.

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import ConfigError
+
 from ...command import energon_command
-from ...console import facts_of
+from ...console import facts_of, output_console, print_json
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -36,10 +38,7 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
         Print explanations as JSON:
             energon rule E302 W305 --json
     """
-    from loader.errors import ConfigError
     from loader.inspect import find_rule, rule_groups
-
-    from ...console import output_console, print_json
 
     try:
         rules = [find_rule(code) for code in codes]

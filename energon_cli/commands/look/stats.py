@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from loader.errors import escape_controls
+from loader.errors import StorageError, escape_controls
 from loader.inspect import print_part_sets, print_table
 
 from ...command import energon_command
+from ...console import output_console, print_json, show_note, write_file
 from ...dataset_options import check_ref, dataset_options, query_options
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,9 +86,6 @@ def stats(
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 
-    from ...console import print_json, show_note, write_file
-    from ...progress import ProgressBar
-
     # Check the options.
     datasets = named_datasets([check_ref(ref) for ref in refs], split_parts=query.split_parts)
     if tokenizer is not None and not (tokenizer.endswith(".json") or ":" in tokenizer):
@@ -136,8 +135,6 @@ def stats(
 
 def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
     """Show the statistics of a dataset, and notes about what it lacks and about new columns."""
-    from ...console import output_console, show_note
-
     if lacks:
         show_note(f"no sample of {report.path}: it has {lacks}")
     elif not notes_only:
@@ -147,7 +144,6 @@ def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
 
 
 def _no_columns(path: str) -> Exception:
-    from loader.errors import StorageError
     from loader.format.documents import command_for_folder
 
     return StorageError(

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
+from loader.inspect import plural
+
 from ...command import energon_command
-from ...console import facts_of
+from ...console import StatusLine, facts_of, output_console, print_json, show_warning
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.format.media import MediaFilter, MediaReport
@@ -97,13 +101,8 @@ def prepare_media(
             "Choose the files to read with --media-metadata-by-header, --media-metadata-by-extension"
             " or --media-metadata-by-glob '*.jpg,*.png'."
         )
-    from loader.errors import escape_controls
     from loader.format import DatasetRef, usable_cores
     from loader.format.prepare import check_destination, prepare_media_folder, unwritable_folder
-    from loader.inspect import plural
-
-    from ...console import StatusLine, output_console, print_json, show_warning
-    from ...progress import ProgressBar
 
     started = time.perf_counter()
     ref = DatasetRef(path, meta_folder=meta_folder)

@@ -13,6 +13,9 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import click
 
+from loader.errors import escape_controls
+
+from ...console import error_console
 from ...settings import in_ascii, is_ascii_only
 from ...terminal.abilities import discard_input
 
@@ -70,8 +73,6 @@ def ask_text(
     """Prompt for a text. The default is selected: a typed character replaces it, and an arrow key begins to edit it."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings
-
-    from loader.errors import escape_controls
 
     # The prompt: hint, keys and fault stand above the question.
     fault = ""
@@ -164,20 +165,12 @@ def leave() -> NoReturn:
 
 def print_dim(text: str) -> None:
     """Print a hint or a fault to standard error."""
-    from loader.errors import escape_controls
-
-    from ...console import error_console
-
     error_console().print(escape_controls(text, keep="\n"), style="dim")
 
 
 def _show_answer(question: str, answer: str) -> None:
     """Print a question and its answer, with line breaks between words, in place of the prompt."""
     from rich.text import Text
-
-    from loader.errors import escape_controls
-
-    from ...console import error_console
 
     parts = (("? ", "cyan"), f"{question} ", (escape_controls(" ".join(answer.split())), "cyan"))
     error_console().print(Text.assemble(*parts))
@@ -228,8 +221,6 @@ def _columns() -> int:
 def _completer(complete: Callable[[str], Sequence[str]]) -> Any:
     from prompt_toolkit.completion import Completer, Completion
 
-    from loader.errors import escape_controls
-
     class FunctionCompleter(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Any:  # noqa: ARG002 - its interface
             text = document.text_before_cursor
@@ -244,8 +235,6 @@ def _escaping_processor() -> Any:
     """Return a processor that shows the text of an input escaped; prompt_toolkit escapes no bidirectional marks."""
     from prompt_toolkit.formatted_text import fragment_list_to_text
     from prompt_toolkit.layout.processors import Processor, Transformation
-
-    from loader.errors import escape_controls
 
     class EscapingProcessor(Processor):
         def apply_transformation(self, transformation_input: Any) -> Any:

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
+from loader.inspect import plural
+
 from ...command import energon_command
-from ...console import facts_of
+from ...console import facts_of, linked_text, output_console, print_json, show_note, write_file
 from ...dataset_options import check_path
 from ...options import plan_run, run_options, shared_options
 from ...settings import break_between_words
@@ -108,10 +111,7 @@ def analyze_debug(
         Count only:
             energon analyze-debug /data/run/debug --no-heatmap --json
     """
-    from loader.inspect import plural
     from loader.inspect.runs import choose_loader, log_files, read_debug_log, read_loading_order, traced_uses
-
-    from ...console import print_json, show_note, write_file
 
     # Refuse options that do not fit together.
     if bool(log_paths) == (dataset is not None):
@@ -173,10 +173,6 @@ def _loader_document(loader: LoggedLoader, *, analyzed: bool) -> dict[str, Any]:
 
 def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_json: bool) -> None:
     """List the samples of steps, or the uses of a sample, in the order of steps and ranks."""
-    from loader.errors import escape_controls
-
-    from ...console import print_json, show_note
-
     found = [
         {"step": batch.step, "rank": batch.rank, "position": position, "key": name}
         for batch in sorted(loader.batches)
@@ -195,10 +191,6 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
 
 
 def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
-    from loader.inspect import plural
-
-    from ...console import linked_text, output_console
-
     for one in loaders:
         mark = "*" if one["analyzed"] else " "
         start = f", start {one['start']}" if one["start"] else ""

@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import EnergonError, StateError, escape_controls
+from loader.inspect import plural
+
 from ...command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options, energon_command
+from ...console import is_terminal, output_console, print_json, show_note, show_warning
 from ...options import shared_options
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.training.states import RunState
+    from loader.training.states import Redistributed, RunState, StateFile
+
 
 _MAX_STATES_SHOWN = 200  # of a file
 _MAX_TEXT = 4000  # characters of a line
@@ -46,10 +51,8 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
         Print the number of the next micro-batch:
             energon checkpoint info /data/run/step_1000 --json | jq '.runs[0].batch'
     """
-    from loader.errors import EnergonError
     from loader.training.states import group_by_run
 
-    from ...console import output_console, print_json
     from .checkpoint import read_state_files
 
     documents: list[dict[str, Any]] = []
@@ -70,7 +73,6 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
 
 
 def _file_facts(path: str, found: Any) -> dict[str, Any]:
-    from loader.errors import EnergonError
     from loader.training.states import describe_state
 
     if isinstance(found, EnergonError):
@@ -97,8 +99,6 @@ def _run_facts(run: Sequence[tuple[str, RunState]]) -> dict[str, Any]:
 def _show(console: Console, facts: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from loader.errors import escape_controls
-
     for file in facts["files"]:
         console.print(Text(escape_controls(file["path"]), style="bold"))
         if file["fault"]:
@@ -118,8 +118,6 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
 
 def _line(text: str) -> str:
     """Return a text without control characters; a hostile file has texts of a hundred megabytes."""
-    from loader.errors import escape_controls
-
     return escape_controls(text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} …")
 
 
@@ -132,8 +130,6 @@ def _headline(run: dict[str, Any]) -> str:
 
 
 def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
-    from loader.inspect import plural
-
     lines = []
     if run["fault"] and not run["missing_ranks"]:
         lines.append(("error", run["fault"]))
@@ -175,19 +171,12 @@ def _stage(stage: dict[str, Any]) -> str:
 
 
 def _dataset(dataset: dict[str, Any], *, show_share: bool = False) -> str:
-    from loader.inspect import plural
-
     samples = dataset["samples"]
     text = str(dataset["path"]) + (f", {dataset['split_part']}" if dataset["split_part"] else "")
     text += f": {plural(samples, 'sample')}" if isinstance(samples, int) else ""
     text += f", uuid {dataset['uuid']}" if dataset["uuid"] else ""
     share = dataset["schedule"] or (None if dataset["share"] is None else f"{dataset['share']:.3g}")
     return text + (f", share {share}" if show_share and share is not None else "")
-
-
-if TYPE_CHECKING:
-    from loader.errors import EnergonError
-    from loader.training.states import Redistributed, StateFile
 
 
 _COMMANDS = {
@@ -234,7 +223,6 @@ def read_state_files(
 
     Files without a state are skipped in folders, since folders of checkpoints also contain models.
     """
-    from loader.errors import EnergonError, StateError
     from loader.storage import EPath
     from loader.training.states import list_state_files, read_state_file
 
@@ -269,8 +257,6 @@ def read_state_files(
 
 def read_states_to_convert(paths: Sequence[str], place: str | None, *, allow_edited: bool) -> list[StateFile]:
     """Read files as :func:`read_state_files` does; raise the first error."""
-    from loader.errors import EnergonError
-
     files = []
     for _, found in read_state_files(paths, place=place, allow_edited=allow_edited):
         if isinstance(found, EnergonError):
@@ -281,8 +267,6 @@ def read_states_to_convert(paths: Sequence[str], place: str | None, *, allow_edi
 
 def note_dropped(done: Redistributed) -> None:
     """Show which contents of the files were not copied."""
-    from ...console import show_note
-
     if done.left_out:
         names = ", ".join(done.left_out[:8]) + " …" * (len(done.left_out) > 8)
         show_note(f"not copied, since only states are written: {names}")
@@ -290,8 +274,6 @@ def note_dropped(done: Redistributed) -> None:
 
 def written_files(done: Redistributed) -> str:
     """Return the number of new files, with their folder and names."""
-    from loader.inspect import plural
-
     names = done.files[0] if len(done.files) == 1 else f"{done.files[0]} … {done.files[-1]}"
     return f"wrote {plural(len(done.files), 'file')} to {done.folder} ({names})"
 
@@ -329,10 +311,7 @@ def migrate(
         Continue a run with other weights:
             energon checkpoint migrate /data/run/step_1000 /data/mix_2.yaml /data/run/step_1000_mix_2
     """
-    from loader.errors import escape_controls
     from loader.inspect.runs import load_task_encoder, migrate_files
-
-    from ...console import output_console, print_json, show_warning
 
     read = read_states_to_convert(files, place, allow_edited=allow_edited_state)
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
@@ -388,11 +367,7 @@ def redist(
         Convert all files of a folder:
             energon checkpoint redist /data/run/step_1000 /data/run/for_4_ranks --new-world-size 4
     """
-    from loader.errors import escape_controls
-    from loader.inspect import plural
     from loader.training.states import redistribute_files
-
-    from ...console import output_console, print_json
 
     read = read_states_to_convert(files, place, allow_edited=allow_edited_state)
     done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=force_overwrite)
@@ -407,8 +382,6 @@ def redist(
 
 def _prompt_for_ranks(files: list[StateFile]) -> int:
     from loader.training.states import ranks_of_run
-
-    from ...console import is_terminal
 
     possible = ranks_of_run(files[0].states[0].state)
     allowed = "any number" if possible is None else ", ".join(map(str, possible))

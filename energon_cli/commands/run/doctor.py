@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loader.errors import escape_controls
-from loader.inspect import print_table
+from loader.inspect import format_bytes, print_table
 
 from ...command import energon_command
-from ...console import facts_of
+from ...console import facts_of, output_console, print_json
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ def doctor(*, as_json: bool) -> None:
     """
     from loader.inspect.doctor import Advice, examine_machine
 
-    from ...console import output_console, print_json
     from ...installation import installation_faults
 
     # Examine the machine, and the installation of this program.
@@ -103,8 +102,6 @@ def _show_facts(console: Console, checkup: Checkup) -> None:
 
 
 def _lines(checkup: Checkup) -> Iterator[tuple[str, str]]:
-    from loader.inspect import format_bytes
-
     installed, limits = checkup.installed, checkup.limits
     yield "energon-toolkit", installed.toolkit
     yield "python", installed.python

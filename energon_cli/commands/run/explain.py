@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
+from loader.inspect import format_bytes, format_percent, plural
+
 from ...command import energon_command
+from ...console import output_console, print_json
 from ...dataset_options import check_path
 from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
 
@@ -48,8 +52,6 @@ def explain(context: click.Context, /, path: str, *, steps: int | None, as_json:
     """
     from loader.inspect.runs import explain_run
 
-    from ...console import output_console, print_json
-
     numbers = {"steps", "packing_buffer_size", *RUN_OPTIONS} - {"split_part", "filter_name"}
     is_described = any(context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT for name in numbers)
     run = plan_run(check_path(path), **options if is_described else {**options, **_DEFAULTS})
@@ -65,8 +67,7 @@ def explain(context: click.Context, /, path: str, *, steps: int | None, as_json:
 def _show(facts: RunFacts, console: Any) -> None:
     from rich.text import Text
 
-    from loader.errors import escape_controls
-    from loader.inspect import format_bytes, format_percent, plural, print_table
+    from loader.inspect import print_table
 
     # The datasets, with the shares that they have.
     console.print(
@@ -122,8 +123,7 @@ def _show(facts: RunFacts, console: Any) -> None:
 
 def _show_stretches(facts: RunFacts, console: Any) -> None:
     """Print the shares of each dataset in the stretches of a run whose weights change."""
-    from loader.errors import escape_controls
-    from loader.inspect import format_percent, plural, print_table
+    from loader.inspect import print_table
 
     changes = plural(len(facts.stretches) - 1, "time")
     console.print(f"the weights change {changes}; shares asked → got from step to step:")

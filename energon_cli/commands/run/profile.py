@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
+from ...console import error_console
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -43,10 +46,7 @@ def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, 
         Record more steps, in another file:
             energon profile --steps 1000 --trace /tmp/trace.json train.py
     """
-    from loader.errors import escape_controls
     from loader.inspect import profile_script
-
-    from ...console import error_console
 
     report = profile_script(script, arguments, steps=steps, trace=trace, stats=stats)
     console = error_console()

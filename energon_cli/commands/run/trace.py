@@ -13,7 +13,10 @@ from urllib.parse import urlsplit
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
+from ...console import json_line, linked_text, show_note
 from ...dataset_options import check_path
 from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
 from ...settings import break_between_words
@@ -82,8 +85,6 @@ def trace(
     """
     from loader.inspect.runs import steps_of_key, trace_step
 
-    from ...console import json_line, show_note
-
     if bool(step) == (key is not None):
         raise click.UsageError("Pass --step, or --key.")
     if (replay and key is not None) or (output is not None and not replay):
@@ -132,8 +133,6 @@ def _open(
 
 
 def _line(sample: TracedSample) -> str:
-    from ...console import linked_text
-
     where = f"step {sample.step}  rank {sample.rank}  {sample.position}"
     what = "of a dataset that left the mix"
     if sample.key:
@@ -143,7 +142,6 @@ def _line(sample: TracedSample) -> str:
 
 
 def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output: str | None) -> None:
-    from loader.errors import escape_controls
     from loader.inspect import describe_value
 
     made: dict[int, dict[int, Any]] = {}
@@ -170,10 +168,6 @@ def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output
 
 def show_samples(samples: Sequence[tuple[str, str]]) -> None:
     """Serve the pages of samples until Ctrl-C, print their links, and open the first one."""
-    from loader.errors import escape_controls
-
-    from ...console import show_note
-
     paths = list(dict.fromkeys(path for path, _ in samples))
     # Without -P, modules of the working directory, which may be a dataset, would be imported.
     command = [sys.executable, "-P", "-m", "energon_cli", "browse", "--json", "--no-open", *paths]

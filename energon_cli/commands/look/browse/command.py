@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loader.errors import ConfigError, StorageError
+
 from ....command import energon_command
+from ....console import print_json, show_note
 from ....dataset_options import check_ref, dataset_options
 from ....options import shared_options
+from ....progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
@@ -60,11 +64,7 @@ def browse(
         Allow to exclude samples:
             energon browse --edit /data/coco
     """
-    from loader.errors import ConfigError
     from loader.inspect.browse import Catalogue
-
-    from ....console import print_json, show_note
-    from ....progress import ProgressBar
 
     # Import the server, which is an extra.
     try:
@@ -101,8 +101,6 @@ def browse(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    from loader.errors import StorageError
-
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except socket.gaierror as error:

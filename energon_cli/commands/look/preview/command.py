@@ -14,8 +14,10 @@ from loader.errors import ConfigError
 from loader.inspect import SampleView
 
 from ....command import energon_command
+from ....console import StatusLine, is_terminal, output_console, print_json, show_note
 from ....dataset_options import check_ref, dataset_options
 from ....options import shared_options, shuffle_options
+from ....progress import ProgressBar
 from ....terminal.render import terminal_space
 from .walk import Walk
 
@@ -84,9 +86,6 @@ def preview(
     from loader.format import usable_cores
     from loader.inspect import PreviewRequest, open_views
 
-    from ....console import StatusLine, is_terminal, output_console, show_note
-    from ....progress import ProgressBar
-
     # Open the samples of all keys; tar files that are not prepared are scanned as far as needed.
     ref = check_ref(ref)
     if split_parts:
@@ -148,8 +147,6 @@ def _page(
 ) -> None:
     from loader.inspect import open_views
 
-    from ....console import output_console
-
     @cache
     def raw_views() -> Callable[[int], SampleView]:
         return _joined([open_views(replace(request, key=key, crude=True)) for key in keys or (None,)]).view
@@ -162,7 +159,6 @@ def _page(
 
 def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, images: bool | None) -> bool:
     """Print samples; return True if all of them can be built."""
-    from ....console import output_console
     from ....terminal.render import render_sample
 
     console = output_console()
@@ -181,8 +177,6 @@ def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, 
 def _print_documents(view: Callable[[int], SampleView], places: Sequence[int]) -> bool:
     """Print a line of JSON for each sample; return True if all of them can be built."""
     from loader.inspect import sample_document
-
-    from ....console import print_json
 
     are_sound = True
     for place in places:

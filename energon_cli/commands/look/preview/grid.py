@@ -20,6 +20,10 @@ from ....terminal.render import DrawingSpace, draw_in
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from .ahead import AheadWorker, Job
+    from .search import Notes
+
+
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # the terminal shows all that is written between them at once
 _GRAPHICS = re.compile(r"\x1b7(?:\x1b\[(\d+)A)?\x1b\[\d+D\x1b[_P].*?\x1b8", re.DOTALL)
 
@@ -96,11 +100,6 @@ class Screen:
         """Remove the pictures that begin above the screen."""
         return _GRAPHICS.sub(lambda found: found[0] if int(found[1] or 0) <= row else "", line)
 
-
-if TYPE_CHECKING:
-    from .ahead import AheadWorker, Job
-    from .grid import Screen
-    from .search import Notes
 
 _WIDTH, _HEIGHT = 20, 8  # of a tile in cells, with a gap at the right and the key below
 

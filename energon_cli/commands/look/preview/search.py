@@ -15,6 +15,9 @@ from loader.inspect import SampleView
 
 from ....terminal.render import DrawingSpace, render_sample
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 
 
@@ -49,9 +52,6 @@ class Notes:
                 lines += [f"- {key if _PLAIN.fullmatch(key) else json.dumps(key)}" for key in keys]
         return lines
 
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _STEP_S = 0.1
 

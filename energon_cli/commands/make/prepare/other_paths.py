@@ -19,7 +19,10 @@ from ....progress import ProgressBar
 from .flags import PrepareFlags, check_flags, given_flags
 
 if TYPE_CHECKING:
+    from loader.metadataset import JoinReport, MemberReport
+
     from ....command import LazyGroup
+
 
 _SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "progress", "strict")
 """Flags that both commands have; None and False are their defaults."""
@@ -123,9 +126,6 @@ def check_record_file(flags: PrepareFlags) -> None:
         f"nothing to prepare: {flags.path} can be loaded as it is, {plural(len(file), 'sample')}, {size}",
     )
 
-
-if TYPE_CHECKING:
-    from loader.metadataset import JoinReport, MemberReport
 
 # Flags that are valid for a metadataset. Those from non_interactive to tmp_path have no effect; scripts pass them for
 # all kinds of datasets.

@@ -56,6 +56,11 @@ from .report import (
 )
 from .scan import BackgroundScan, begin_scan
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.accounting import Account
+
 _VALID_FLAGS = {
     "path",
     "part",
@@ -132,12 +137,6 @@ def _show(flags: PrepareFlags, report: PartReport) -> None:
     )
     names = [flags.path, "--merge", *flags.ref.folder_flags]
     console.print(f"when all parts are done: energon prepare {escape_controls(shlex.join(names))}")
-
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from loader.accounting import Account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

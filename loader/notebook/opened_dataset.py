@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -98,21 +98,14 @@ def open_dataset(
     return OpenedDataset(LoadRequest.at(ref, split_part=ALL_PARTS, key_format=form), decoder)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """The leaves of a request, and the folder of the index of tar files that are not prepared."""
-
-    leaves: tuple[Leaf, ...]
-    index_folder: str | None = None
-
-
-def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
+def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[tuple[Leaf, ...], str | None]:
+    """Return the datasets, and the folder of the index of tar files that are not prepared."""
     path = request.path
     if is_metadataset(path):
-        return _Opened(tuple(_leaves_of_mix(request, decoder)))
+        return tuple(_leaves_of_mix(request, decoder)), None
     if is_record_file(path):
         _check_no_documents(request.ref)
-        return _Opened((Leaf(DatasetSource(request=request, decoder=decoder)),))
+        return (Leaf(DatasetSource(request=request, decoder=decoder)),), None
     if not is_tar_file(path):
         source = WholeDataset(request=request, decoder=decoder)
         try:
@@ -120,7 +113,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
             _ = source.samples
             _ = request.ref.dataset_config and source.folder.documents.config
             _ = request.ref.split_config and source.folder.documents.split
-            return _Opened((Leaf(source),))
+            return (Leaf(source),), None
         except StorageError:
             if not is_unprepared(request.ref.storage(), request.ref):
                 raise
@@ -133,7 +126,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
         raise
     source = WholeDataset(request=replace(request, ref=request.ref.moved(shards, folder)), decoder=decoder)
     _ = source.samples
-    return _Opened((Leaf(source),), folder)
+    return (Leaf(source),), folder
 
 
 def _check_no_documents(ref: DatasetRef) -> None:
@@ -204,10 +197,8 @@ class OpenedDataset(NumberedSamples[Any]):
         self._open()
 
     def _open(self) -> None:
-        opened = _open(self._request, self._decoder)
-        self._leaves = opened.leaves
-        self._index_path = opened.index_folder
-        self._index_folder = opened.index_folder and _IndexFolder(opened.index_folder)
+        self._leaves, self._index_path = _open(self._request, self._decoder)
+        self._index_folder = self._index_path and _IndexFolder(self._index_path)
         super().__init__([leaf.source for leaf in self._leaves])
 
     def __getstate__(self) -> dict[str, Any]:

@@ -48,7 +48,7 @@ from .choices import ImportFlags, resolve_choices, settle_outside_files, settle_
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.convert.importing import ImportReport, ListedRows, PlannedPart
+    from loader.convert.importing import ImportReport, ListedRows
     from loader.convert.sources import Source
     from loader.convert.tables import FoundColumn
     from loader.inspect import SampledContents
@@ -97,46 +97,10 @@ def _show_columns(console: Console, columns: Sequence[FoundColumn]) -> None:
     print_table(console, ("column", "becomes", "first values"), rows)
 
 
-def show_draft(console: Console, flags: ImportFlags, parts: Sequence[PlannedPart]) -> None:
-    """Print the planned result (``--dry-run``)."""
-    console.print(f"would write to {escape_controls(flags.output)}:")
-    for part in parts:
-        console.print(
-            f"  {escape_controls(part.name)}: {plural(part.samples, 'sample')} in {plural(part.shards, 'shard')}",
-        )
-
-
-def draft_document(
-    flags: ImportFlags,
-    listed: ListedRows,
-    parts: Sequence[PlannedPart],
-    *,
-    files: Mapping[str, str],
-    notes: Sequence[str],
-    warnings: Sequence[str],
-) -> dict[str, Any]:
-    """Return the ``--json`` document of a dry run; its keys are stable."""
-    return {
-        "output": flags.output,
-        "dry_run": True,
-        "sources": [{"path": source.path, "kind": source.kind} for source in listed.sources],
-        "columns": _columns_document(listed.sources),
-        "samples": len(listed.rows),
-        "bytes": listed.size_bytes,
-        "parts": listed.part_counts,
-        "renamed": len(listed.rows.renamed),
-        "split": {part.name: {"samples": part.samples, "shards": part.shards} for part in parts},
-        "files": files,
-        "notes": [*listed.notes, *notes],
-        "warnings": warnings,
-        "account": listed.account,
-    }
-
-
 def _columns_document(sources: Sequence[Source]) -> list[dict[str, Any]]:
     """Return the columns of tables, and what becomes of each, without columns of the role ``not written``."""
     return [
-        {"source": path, "column": one.name, "type": one.type, "role": one.role, "part": one.part}
+        {"source": path, **facts_of(one, "column=name type role part")}
         for path, columns in found_columns(sources)
         for one in columns
     ]
@@ -305,37 +269,47 @@ def _without_shard(folder: ShardFolder) -> ShardFolder:
 def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console) -> _Draft:
     history = AnswerHistory()
     while True:
+        # Resolve the choices.
         ratio, choices = resolve_choices(flags, listed, folder, console, history)
         chosen, warnings = Choices(dataset_yaml=choices.dataset_yaml), list[str]()
         if choices.dataset_yaml is not None:
             warnings = field_map_warnings(choices.dataset_yaml, folder)
-        draft = _Draft(
-            ratio=ratio,
-            files=choice_files(folder, chosen, name="dataset.yaml"),
-            notes=choice_notes(folder, chosen),
-            warnings=warnings,
-        )
+        files = choice_files(folder, chosen, name="dataset.yaml")
         if not flags.as_json:
-            show_warning(*draft.warnings)
-        if not flags.asks_by_menus or _is_confirmed(flags, listed, draft, console, history):
-            return draft
-
-
-def _is_confirmed(
-    flags: ImportFlags, listed: ListedRows, draft: _Draft, console: Console, history: AnswerHistory
-) -> bool:
-    show_files(console, draft.files, folder=".nv-meta")
-    size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
-    question = f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"
-    return history.confirm(question)
+            show_warning(*warnings)
+        # Prompt for a confirmation, or for the choices again.
+        if flags.asks_by_menus:
+            show_files(console, files, folder=".nv-meta")
+            size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
+            if not history.confirm(f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"):
+                continue
+        return _Draft(ratio=ratio, files=files, notes=choice_notes(folder, chosen), warnings=warnings)
 
 
 def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, draft: _Draft, console: Console) -> None:
     parts = listed.plan(layout)
     if flags.as_json:
-        print_json(draft_document(flags, listed, parts, files=draft.files, notes=draft.notes, warnings=draft.warnings))
+        document = {
+            "output": flags.output,
+            "dry_run": True,
+            "sources": [facts_of(source, "path kind") for source in listed.sources],
+            "columns": _columns_document(listed.sources),
+            "samples": len(listed.rows),
+            "bytes": listed.size_bytes,
+            "parts": listed.part_counts,
+            "renamed": len(listed.rows.renamed),
+            "split": {part.name: facts_of(part, "samples shards") for part in parts},
+            "files": draft.files,
+            "notes": [*listed.notes, *draft.notes],
+            "warnings": draft.warnings,
+            "account": listed.account,
+        }
+        print_json(document)
     else:
-        show_draft(console, flags, parts)
+        console.print(f"would write to {escape_controls(flags.output)}:")
+        for part in parts:
+            counts = f"{plural(part.samples, 'sample')} in {plural(part.shards, 'shard')}"
+            console.print(f"  {escape_controls(part.name)}: {counts}")
         show_files(console, draft.files, folder=f"{flags.output}/.nv-meta")
         show_note(*draft.notes)
     show_account(listed.account)

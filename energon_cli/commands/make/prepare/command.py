@@ -159,7 +159,7 @@ def prepare(path: str, **flags: Any) -> None:
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
-    from .other_paths import check_file_flags, check_record_file, offer_import, prepare_jsonl
+    from .other_paths import check_file_flags, check_record_file, offer_import, prepare_joins, prepare_jsonl
     from .run import prepare_dataset
 
     # A folder of loose files is imported first, if the user agrees.
@@ -174,16 +174,7 @@ def prepare(path: str, **flags: Any) -> None:
     settings = replace(settings, path=path, yes=settings.yes or imported is not None)
     # Prepare the joins of a metadataset, or index a single file.
     if is_metadataset(path):
-        from .other_paths import check_metadataset_flags, prepare_joins
-
-        check_metadataset_flags(click.get_current_context())
-        prepare_joins(
-            path,
-            progress=settings.progress,
-            as_json=settings.as_json,
-            dry_run=settings.dry_run,
-            compat=settings.compat is True,
-        )
+        prepare_joins(settings)
         return
     if is_jsonl(path) or is_record_file(path):
         check_file_flags(settings)

@@ -143,24 +143,20 @@ _VALID_FLAGS = {
 }
 
 
-def check_metadataset_flags(context: click.Context) -> None:
-    """Reject flags that apply only to folders of shards."""
-    given = given_flags(context, apart_from=_VALID_FLAGS)
+def prepare_joins(flags: PrepareFlags) -> None:
+    """Prepare the joins of a metadataset and print a report."""
+    path, given = flags.path, given_flags(apart_from=_VALID_FLAGS)
     if given:
         verb = "is" if len(given) == 1 else "are"
         raise click.UsageError(
             f"{', '.join(given)} {verb} valid only for folders of shards; for a metadataset, only joins are prepared."
         )
-
-
-def prepare_joins(path: str, *, progress: bool | None, as_json: bool, dry_run: bool, compat: bool = False) -> None:
-    """Prepare the joins of a metadataset and print a report."""
-    if dry_run:
-        _print_plan(path, as_json=as_json)
+    if flags.dry_run:
+        _print_plan(path, as_json=flags.as_json)
         return
-    with ProgressBar("Joining", unit="samples", enabled=progress) as bar:
-        reports = prepare_metadataset(path, progress=bar.update, compat=compat)
-    if as_json:
+    with ProgressBar("Joining", unit="samples", enabled=flags.progress) as bar:
+        reports = prepare_metadataset(path, progress=bar.update, compat=flags.compat is True)
+    if flags.as_json:
         print_json({"path": path, "dry_run": False, "joins": reports})
         return
     if not reports:

@@ -19,7 +19,6 @@ from loader.format.prepare import (
     PartReport,
     PlannedSplit,
     PreparePlan,
-    PrepareProgress,
     PrepareReport,
     check_destination,
     decompress_shards,
@@ -81,33 +80,23 @@ _VALID_FLAGS = {
 
 def prepare_part(flags: PrepareFlags) -> None:
     """Scan one part of the shards and print a report."""
-    _check_part_flags(click.get_current_context())
-    check_flags(flags)
-    part = _part_of_flag(flags.part or "")
-    plan = PreparePlan.of(
-        flags.ref,
-        workers=max(1, usable_cores() if flags.num_workers is None else flags.num_workers),
-        exclude=flags.exclude,
-        force=flags.force_overwrite,
-        scan=flags.scan,
-    )
-    with ProgressBar("Scanning headers", unit="shards", enabled=flags.progress) as bar:
-
-        def advance(now: PrepareProgress) -> None:
-            bar.update(now.shards_done, now.shards_total)
-
-        report = run_part(plan, part, dry_run=flags.dry_run, on_progress=advance)
-    if flags.as_json:
-        print_json(_document(flags, report))
-    else:
-        _show(flags, report)
-
-
-def _check_part_flags(context: click.Context) -> None:
-    """Reject flags of the commit."""
-    given = given_flags(context, apart_from=_VALID_FLAGS)
+    given = given_flags(apart_from=_VALID_FLAGS)
     if given:
         raise click.UsageError(f"--part only scans; pass {', '.join(given)} to the command with --merge.")
+    check_flags(flags)
+    part = _part_of_flag(flags.part or "")
+    with ProgressBar("Scanning headers", unit="shards", enabled=flags.progress) as bar:
+        report = run_part(
+            _plan(flags),
+            part,
+            dry_run=flags.dry_run,
+            on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
+        )
+    if flags.as_json:
+        facts = facts_of(report, "part=part.number parts=part.parts shards bytes=size_bytes scanned")
+        print_json({"path": flags.path, **facts, "dry_run": flags.dry_run, "seconds": report.seconds})
+    else:
+        _show_part(flags, report)
 
 
 def _part_of_flag(text: str) -> Part:
@@ -118,12 +107,7 @@ def _part_of_flag(text: str) -> Part:
         raise click.BadParameter(f"{error.message}{hint}", param_hint="--part") from error
 
 
-def _document(flags: PrepareFlags, report: PartReport) -> dict[str, object]:
-    facts = facts_of(report, "part=part.number parts=part.parts shards bytes=size_bytes scanned")
-    return {"path": flags.path, **facts, "dry_run": flags.dry_run, "seconds": report.seconds}
-
-
-def _show(flags: PrepareFlags, report: PartReport) -> None:
+def _show_part(flags: PrepareFlags, report: PartReport) -> None:
     console, path = output_console(), escape_controls(flags.path)
     size = f"{plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     if flags.dry_run:

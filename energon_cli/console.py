@@ -131,6 +131,7 @@ def _console(stream: Any) -> Console:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
+    # Piped output has no colours and a fixed width; a terminal has those that it can show.
     terminal, coloured = bool(stream.isatty()), colour_wanted(stream)
     system: Literal["auto", "256", "truecolor"] | None = "256" if coloured and not terminal else "auto"
     if terminal and _supports_truecolor():
@@ -138,6 +139,7 @@ def _console(stream: Any) -> Console:
     if output_settings().color == "never":
         system = None  # no bold text, either
     file: Any = AsciiStream(stream) if terminal and is_ascii_only() else stream
+    # Nothing in a text is markup: texts come from data.
     return PlainConsole(
         file=file,
         force_terminal=terminal,

@@ -47,11 +47,13 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
 
     if not ref.path:
         raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
+    # Write the path as the library does.
     protocol, rest = split_url(ref.path)
     path = f"{protocol}://{rest.rstrip('/')}" if protocol else data_path(rest)
     ref = replace(ref, path=path)
     if ref.folder == "":
         raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
+    # A file that does not exist, and a meta folder of data that have none, are refused.
     is_document = is_record_file(path) or is_metadataset(path)
     is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
     if (is_document or path.endswith(".tar")) and not is_pair and not is_url(path) and not os.path.lexists(path):
@@ -59,6 +61,7 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     if (is_document or (takes_tar and is_tar_file(path))) and ref.has_other_folder:
         better = " Set meta_folder at its datasets." if is_metadataset(path) else ""
         raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
+    # What can be opened passes; what is another file is named with the path to pass instead.
     if is_record_file(path) or (takes_tar and is_tar_file(path)):
         return ref
     from loader.format.prepare import is_compressed_tar
@@ -68,6 +71,7 @@ def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
         return ref
 
     folder = os.path.dirname(path)
+    # The message depends on what the file is.
     if os.path.basename(folder) == ".nv-meta":
         dataset = os.path.join(os.path.dirname(folder) or ".", "")
         raise click.UsageError(f"{path} is a file inside a dataset; pass the dataset's folder: {dataset}")

@@ -168,6 +168,7 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
     from loader.errors import EnergonError
 
     try:
+        # Run the command; --debug shows where an unexpected error was raised.
         try:
             with cli.make_context(program_name(), [*arguments], obj=tuple(arguments)) as ctx:
                 cli.invoke(ctx)
@@ -180,6 +181,7 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
                 click.echo(escape_controls(traceback.format_exc(), keep="\n\t"), err=True)
             raise
+    # Turn its end into a message and an exit code.
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:

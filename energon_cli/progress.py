@@ -130,6 +130,7 @@ def _make_progress(unit: str, clock: Callable[[], float]) -> Progress:
 
     from .console import error_console
 
+    # Bytes have columns of rich; other units have a rate of their own.
     class RateColumn(ProgressColumn):
         """Items per second."""
 
@@ -140,6 +141,7 @@ def _make_progress(unit: str, clock: Callable[[], float]) -> Progress:
     counted: list[ProgressColumn] = (
         [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn(), RateColumn()]
     )
+    # The bar goes when the task is done.
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -208,6 +208,7 @@ def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
     start = np.flatnonzero(begins)
     length = np.diff(start, append=len(cells)).astype(np.int32)
     line, column, bits = line[start], column[start], bits[start]
+    # The first run of a line is preceded by the end of the line before, and its colour.
     is_new = np.append(True, np.diff(line) != 0)
     gap = column - np.where(is_new, 0, np.append(0, (column + length)[:-1]))
     band = line // _COLOURS
@@ -217,6 +218,7 @@ def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
     prefix[:, 1] = np.where(bands > 0, ord("-"), 0)
     prefix[is_new, 2] = ord("#")
     prefix[is_new, 3:] = _DIGITS[line[is_new] % _COLOURS]
+    # Write prefix, gap and run of each row, without the zeros that pad them.
     row, gap, length = _cut_long_runs(gap, length)
     prefix = prefix[row]
     prefix[1:][row[1:] == row[:-1]] = 0

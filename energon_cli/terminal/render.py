@@ -89,17 +89,20 @@ def _text(text: str, space: DrawingSpace, *, style: str = "", keep: str = "") ->
 
 def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableType]:
     """Return the renderables of one sample, from top to bottom."""
+    # The title, the dataset and the fault of the sample.
     lines: list[RenderableType] = [_text(sample.title, space, style="bold")]
     if sample.origin is not None:
         lines.append(_text(sample.origin, space, style="dim"))
     if sample.fault is not None:
         lines.extend(_text(line, space, style="red") for line in sample.fault.splitlines())
+    # Cut texts first: pictures share the rows that are left.
     fields = sample.fields[:_MAX_FIELDS]
     bodies = [_body(field, space) for field in fields]
     wide = max((len(escape_controls(field.name)) for field in fields), default=0)
     waves = sum(field.waveform is not None for field in fields) * _WAVE_ROWS if space.pictures else 0
     used = len(lines) + sum(1 + len(body) for body in bodies) + len((sample.note or "").splitlines()) + waves
     rows = _picture_rows(space, used, [len(field.pictures) for field in fields])
+    # Each field has a line, its text, its pictures and its waveform.
     for field, body in zip(fields, bodies, strict=True):
         head = _text("  ", space)
         head.append_text(_text(f"{escape_controls(field.name):<{wide}}", space, style="cyan"))

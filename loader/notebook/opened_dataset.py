@@ -101,11 +101,13 @@ def open_dataset(
 def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[tuple[Leaf, ...], str | None]:
     """Return the datasets, and the folder of the index of tar files that are not prepared."""
     path = request.path
+    # A metadataset has several datasets; a single file has no documents.
     if is_metadataset(path):
         return tuple(_leaves_of_mix(request, decoder)), None
     if is_record_file(path):
         _check_no_documents(request.ref)
         return (Leaf(DatasetSource(request=request, decoder=decoder)),), None
+    # A prepared folder.
     if not is_tar_file(path):
         source = WholeDataset(request=request, decoder=decoder)
         try:
@@ -117,6 +119,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[tuple[Le
         except StorageError:
             if not is_unprepared(request.ref.storage(), request.ref):
                 raise
+    # Tar files that are not prepared are indexed in a temporary folder.
     _check_no_documents(request.ref)
     folder = tempfile.mkdtemp(prefix=TEMPORARY_INDEX)
     try:
@@ -419,6 +422,7 @@ class OpenedDataset(NumberedSamples[Any]):
         Raises:
             ConfigError: There is no such split part, value, filter or key, or the condition is invalid.
         """
+        # Check the split part, which is a split of a metadataset, and the keys.
         query = SampleQuery(where=where, filter=filter)
         is_mix = is_metadataset(self.path)
         if split_part is not None and is_mix and split_part not in self.split_parts:
@@ -433,6 +437,7 @@ class OpenedDataset(NumberedSamples[Any]):
         if split_part is not None and not is_mix:
             query = replace(query, split_parts=(split_part,))
         by_key = None if keys is None else self._of_keys([keys] if isinstance(keys, str) else list(keys))
+        # Collect the positions of the samples of each dataset.
         pieces = [np.empty(0, np.int64)]
         for number, (leaf, first) in enumerate(zip(self._leaves, self._reader.picking.starts, strict=True)):
             if split_part is not None and is_mix and leaf.split != split_part:
@@ -446,6 +451,7 @@ class OpenedDataset(NumberedSamples[Any]):
                 pieces.append(np.arange(first, first + leaf.source.samples))
             else:
                 pieces += [first + some for some in positions_in(leaf.source, indexes)]
+        # Keep those that this selection has, and name the criteria for the text of the dataset.
         chosen = np.concatenate(pieces)
         if self._chosen is not None:
             chosen = np.intersect1d(chosen, self._chosen, assume_unique=True)

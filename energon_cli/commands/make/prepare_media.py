@@ -104,6 +104,7 @@ def prepare_media(
     from loader.format import DatasetRef, usable_cores
     from loader.format.prepare import check_destination, prepare_media_folder, unwritable_folder
 
+    # Check that the folder may get an index.
     started = time.perf_counter()
     ref = DatasetRef(path, meta_folder=meta_folder)
     storage = ref.storage()
@@ -111,6 +112,7 @@ def prepare_media(
     fault = unwritable_folder(storage)
     if fault is not None:
         raise fault
+    # Read the headers.
     with StatusLine() as status, ProgressBar("Reading headers", unit="files", enabled=progress) as bar:
         status.show("listing files…")
 
@@ -124,6 +126,7 @@ def prepare_media(
             workers=max(1, usable_cores() if num_workers is None else num_workers),
             on_progress=show_progress,
         )
+    # Report.
     seconds = time.perf_counter() - started
     if as_json:
         document = {"path": path, **media_document(report), "seconds": round(seconds, 3)}

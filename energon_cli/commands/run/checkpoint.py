@@ -130,6 +130,7 @@ def _headline(run: dict[str, Any]) -> str:
 
 
 def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
+    # The position and the shape of the run.
     lines = []
     if run["fault"] and not run["missing_ranks"]:
         lines.append(("error", run["fault"]))
@@ -140,6 +141,7 @@ def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
         ("kind", _KINDS.get(run["kind"], "unknown")),
         ("seed", str(run["seed"])),
     ]
+    # What only some runs have: counters, passes and buffers.
     if run["steps"]:
         lines.append(("counted", f"{', '.join(map(str, run['steps']))} (virtual epochs, limits, repeats)"))
     if run["passes"]:
@@ -147,6 +149,7 @@ def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
     if run["samples_waiting"]:
         lines.append(("waiting", f"{plural(run['samples_waiting'], 'sample')} in buffers"))
     lines.append(("stages", " → ".join(_stage(stage) for stage in reversed(run["stages"]))))
+    # Its data, and the changes of its mix.
     for dataset in run["datasets"]:
         text = _dataset(dataset, show_share=len(run["datasets"]) > 1)
         lines += [("data", text), *(("  joined", _dataset(member)) for member in dataset["members"])]

@@ -135,6 +135,7 @@ class Routes:
         dataset, number = self._served.sample(request)
         name = request.query_params.get("part", "")
         places = {place.name: place for place in await run_in_threadpool(dataset.parts, number)}
+        # Find the range, and describe it in the headers.
         size = places[name].size_bytes
         start, stop, partial = byte_range(request.headers.get("range"), size)
         tag = etag(dataset, number, name, 0)
@@ -152,6 +153,7 @@ class Routes:
         if partial:
             headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
 
+        # Answer with the bytes, in pieces if there are many.
         async def pieces() -> AsyncIterator[bytes]:
             for place in range(start, stop, MAX_RANGE_BYTES):
                 yield await run_in_threadpool(dataset.read, number, name, place, min(stop, place + MAX_RANGE_BYTES))
@@ -214,6 +216,7 @@ class Routes:
 
     async def _training(self, request: Request) -> Response:
         start, count = integer(request, "start", 0), min(_MAX_ROWS, integer(request, "count", 100))
+        # Read the arguments of the run.
         paths = self._served.catalogue.refs
         path = integer(request, "path", 0)
         if path >= len(paths):
@@ -229,9 +232,11 @@ class Routes:
             seed_offset=integer(request, "seed_offset", 0),
         )
         rank = integer(request, "rank", 0) if request.query_params.get("rank") else None
+        # Check that the step is one of a run, whose order is computed in 64 bits.
         order = TrainingOrder(request=run, step=integer(request, "step", 0), rank=rank)
         if len(order) + order.step * run.world_size * (run.batch_size or 1) >= _MAX_SAMPLE:
             raise HTTPException(400, "expected the step of a run, found a number beyond any run")
+        # Compute the samples in a worker process, and describe them.
         rows = await self._served.in_worker(training_rows, order, start, start + count)
 
         def describe() -> list[dict[str, Any]]:
@@ -259,6 +264,7 @@ class Routes:
 
     async def _search(self, request: Request) -> Response:
         dataset, query = self._served.dataset(request), request.query_params
+        # Read what to search, and where.
         kind = next((one for one in SEARCH_KINDS if one == query.get("in", "keys")), None)
         if kind is None:
             raise HTTPException(400, f"expected in to be one of {', '.join(SEARCH_KINDS)}")
@@ -267,12 +273,14 @@ class Routes:
             kind=kind,
             ranges=await run_in_threadpool(partial(dataset.ranges, **_facets(query))),
         )
+        # Search until the first result: an error until then has a status of its own.
         batches = search_samples(dataset, search, self._served.readers.submit)
         try:
             first = await run_in_threadpool(next, batches, None)  # before the answer begins: it has a status of its own
         except BrokenProcessPool as error:
             raise HTTPException(422, _KILLED) from error
 
+        # Answer with a line of JSON for each batch, until the page goes away.
         def line(batch: Any) -> str:
             number = request.path_params["dataset"]
             rows = [{**row_document(dataset, one, number), "note": batch.notes.get(one)} for one in batch.found]

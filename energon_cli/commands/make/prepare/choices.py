@@ -65,6 +65,7 @@ def _with_flags(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
 def _unshuffled_choices(
     flags: PrepareFlags, folder: ShardFolder, scan: BackgroundScan, console: Console, history: AnswerHistory
 ) -> Choices:
+    # Collect what flags settle.
     given = open_choices(
         folder,
         split=split_of_flags(flags),
@@ -76,6 +77,7 @@ def _unshuffled_choices(
     )
     if flags.tar_index_only:
         return Choices()
+    # Without prompts, take the flags or the proposals.
     if flags.non_interactive:
         if given.split is None and given.ask_split:
             raise click.UsageError(
@@ -87,6 +89,7 @@ def _unshuffled_choices(
         folder = scan.wait()
         given = replace(given, samples={shard.name: shard.samples for shard in scan.prepare.index.shards})
         return propose_choices(complete_choices(given, folder) if given.ask_dataset_yaml else given)
+    # Prompt by menus or lines; the type is proposed after the scan.
     if given.split is not None and flags.asks_by_menus:
         given = replace(given, split=given.fitted(given.split))
 

@@ -34,6 +34,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
 
     from ..prompts import GoBack, select
 
+    # Only people on a terminal are asked, and only about files that are no shards.
     path = flags.path
     if not flags.asks_by_menus or flags.as_json or is_url(path) or os.path.exists(os.path.join(path, ".nv-meta")):
         return None
@@ -52,6 +53,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
         return None
     tables, leave = "prepare the tables alone, as they are", "leave, and write nothing"
     choices |= {**({tables: None} if content == "tables" else {}), leave: None}
+    # Ask, and leave if nothing is to be imported.
     labels = {escape_controls(label): label for label in choices}
     what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
     try:
@@ -64,6 +66,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
     choice = choices[label]
     if choice is None:
         return None
+    # Run the import, with the flags that both commands have.
     program = click.get_current_context().find_root()
     command = cast("LazyGroup", program.command).get_command(program, "import") or program.command
     with command.make_context("import", [*choice[0]], parent=program) as context:

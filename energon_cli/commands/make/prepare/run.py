@@ -319,10 +319,12 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
 
 def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     """Print the planned result (``--dry-run``)."""
+    # Input that would be left out comes first: --strict ends with it.
     path, folder = draft.flags.path, draft.folder
     show_account(account)
     if draft.flags.strict:
         account.check_complete(at=path)
+    # Print the plan as JSON, or as text.
     planned = draft.split
     warnings = [*draft.warnings, *(planned.warnings if planned is not None else ())]
     size_bytes = sum(folder.sizes.values())

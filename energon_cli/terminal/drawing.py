@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .abilities import PictureMethod
+from .keys import PictureMethod
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -12,9 +12,8 @@ from loader.inspect import FieldView, SampleView
 from loader.samples import Picture, PictureError
 
 from ..settings import in_ascii, is_ascii_only
-from .abilities import PictureMethod, Terminal, ask_terminal
 from .drawing import Drawing, draw_picture, fit_cells
-from .keys import Keyboard
+from .keys import Keyboard, PictureMethod, Terminal, ask_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

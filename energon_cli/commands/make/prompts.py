@@ -17,7 +17,7 @@ from loader.errors import escape_controls
 
 from ...console import error_console
 from ...settings import in_ascii, is_ascii_only
-from ...terminal.abilities import discard_input
+from ...terminal.keys import discard_input
 
 Confirmation = Literal["write", "change"]
 

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from energon_cli.commands.look.preview import ahead
-from energon_cli.commands.look.preview.ahead import AheadWorker
+from energon_cli.commands.look.preview.search import AheadWorker
 
 
 class Waiting:

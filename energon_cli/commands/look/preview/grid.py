@@ -20,8 +20,7 @@ from ....terminal.render import DrawingSpace, draw_in
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from .ahead import AheadWorker, Job
-    from .search import Notes
+    from .search import AheadWorker, Job, Notes
 
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # the terminal shows all that is written between them at once

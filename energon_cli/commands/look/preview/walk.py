@@ -12,9 +12,8 @@ from loader.inspect import SampleView, plural
 
 from ....terminal.keys import Keyboard, RawMode
 from ....terminal.render import DrawingSpace, terminal_space
-from .ahead import AheadWorker, Job
 from .grid import Grid, Screen, make_tile
-from .search import Frame, FrameRenderer, Notes, Prompt, Search
+from .search import AheadWorker, Frame, FrameRenderer, Job, Notes, Prompt, Search
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""Read single keys from a terminal in raw mode, apart from the answers that the terminal itself sends."""
+"""Read keys and answers of a terminal in raw mode, and ask it how it can draw pictures."""
 
 from __future__ import annotations
 
@@ -265,7 +265,6 @@ class Terminal:
 
 @cache
 def _ask_once() -> Terminal:
-
     descriptor = sys.stdin.fileno()
     keyboard = Keyboard(descriptor)
     try:

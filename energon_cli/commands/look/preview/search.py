@@ -1,4 +1,4 @@
-"""Searches, prompts and notes of a walk through samples, and the lines that show a sample."""
+"""What a walk through samples computes ahead and keeps: results, searches, prompts, notes and the lines of samples."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from loader.errors import escape_controls
 from loader.inspect import SampleView
 
 from ....terminal.render import DrawingSpace, render_sample
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Job = tuple[Hashable, Callable[[], Any]]
 """A name, and the function that computes its result."""
@@ -91,9 +94,6 @@ class AheadWorker:
                 self._changed.wait(None if job is None else wait_s)
         return None
 
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]*")
 

@@ -86,6 +86,12 @@ def _one_name(context: click.Context, parameter: click.Parameter, given: str | N
     return names[0] if names else None
 
 
+def _choose_progress(_context: click.Context, _parameter: click.Parameter, given: bool | None) -> None:
+    settings = output_settings()
+    if given is not None and settings.progress is not False:  # --no-progress before the command's name holds
+        settings.progress = given
+
+
 def _shared(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return spellings, settings
 
@@ -137,6 +143,8 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "progress": _shared(
         "--progress/--no-progress",
         default=None,
+        expose_value=False,
+        callback=_choose_progress,
         help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
     ),
     "sample_type": _shared(

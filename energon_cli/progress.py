@@ -27,23 +27,19 @@ _REQUESTED_PERIOD_S = 5.0  # with --progress
 class ProgressBar:
     """The progress of a task on standard error, its rate and the time left.
 
-    On a terminal, a bar appears after one second. In a log, a line is printed every 30 seconds.
+    On a terminal, a bar appears after one second. In a log, a line is printed every 30 seconds, or every 5 seconds with
+    ``--progress``. With ``--no-progress``, nothing is.
 
     Args:
         what: A description of the task, printed before the bar.
         unit: The unit of the counts; ``"bytes"`` prints as kB, MB …
-        enabled: True (``--progress``) prints a line every 5 seconds where there is no terminal; False
-            (``--no-progress``) prints nothing; None is the choice of the options before the command's name.
         clock: A monotonic clock, in seconds.
     """
 
-    def __init__(
-        self, what: str, *, unit: str, enabled: bool | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, what: str, *, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._unit = unit
-        common = output_settings().shows_progress
-        enabled = common if enabled is None or common is False else enabled
+        enabled = output_settings().shows_progress
         self._enabled = enabled is not False and sys.stderr is not None
         self._draws = self._enabled and is_terminal(sys.stderr)
         self._period_s = _REQUESTED_PERIOD_S if enabled else _LINE_PERIOD_S

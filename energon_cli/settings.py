@@ -68,7 +68,7 @@ class OutputSettings:
         verbosity: 1 prints what options came from the environment, the time and memory, and messages of the library; 2
             prints details, too.
         color: ``auto`` (on terminals, unless ``NO_COLOR`` is set), ``always`` or ``never``.
-        progress: Whether progress is shown; None is the default of each output.
+        progress: Whether progress is shown; None, without a flag, is the default of each output.
         debug: Print the traceback of an error.
     """
 

@@ -42,7 +42,6 @@ def add_parts(
     rename: tuple[str, ...],
     num_workers: int | None,
     as_json: bool,
-    progress: bool | None,
     **options: Any,
 ) -> None:
     """Add parts to the samples of the prepared DATASET without a change of its shards.
@@ -75,7 +74,7 @@ def add_parts(
         workers=num_workers or usable_cores(),
         **options,
     )
-    with ProgressBar("Writing parts", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Writing parts", unit="samples") as bar:
         report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))
     show_account(report.account)
     if as_json:

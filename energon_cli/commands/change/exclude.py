@@ -49,7 +49,6 @@ def exclude(
     is_undo: bool,
     is_list: bool,
     as_json: bool,
-    progress: bool | None,
 ) -> None:
     """Exclude samples of the dataset at PATH from training: by keys, a list, a condition, or what lint or stats find.
 
@@ -112,7 +111,7 @@ def exclude(
         dry_run=dry_run,
         workers=usable_cores(),
     )
-    with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Checking samples", unit="samples") as bar:
         reports = library.exclude(request, bar.update)
     # Report.
     if as_json:

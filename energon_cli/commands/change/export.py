@@ -52,7 +52,6 @@ def export(
     parts: tuple[str, ...],
     link: bool,
     shard_size: int,
-    progress: bool | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -95,7 +94,7 @@ def export(
         shard_bytes=shard_size,
         **options,
     )
-    _copy_samples(request, progress=progress, as_json=as_json)
+    _copy_samples(request, as_json=as_json)
 
 
 @energon_command("extract")
@@ -122,7 +121,6 @@ def extract(
     query: SampleQuery,
     parts: tuple[str, ...],
     shard_size: int,
-    progress: bool | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -169,17 +167,17 @@ def extract(
         shard_bytes=shard_size,
         **options,
     )
-    _copy_samples(request, progress=progress, as_json=as_json)
+    _copy_samples(request, as_json=as_json)
 
 
 def _is_path(word: str) -> bool:
     return "://" in word or os.path.lexists(word)
 
 
-def _copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool) -> None:
+def _copy_samples(request: ExportRequest, *, as_json: bool) -> None:
     from loader.convert.exporting import export_samples
 
-    with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Copying samples", unit="samples") as bar:
         report = export_samples(request, bar.update)
     for note in report.notes:
         show_note(note)

@@ -34,7 +34,6 @@ def merge(
     *,
     shards: Literal["reference", "link", "copy"] | None,
     as_json: bool,
-    progress: bool | None,
     **options: Any,
 ) -> None:
     """Merge the prepared datasets at two or more PATHs into a new one at DEST.
@@ -68,7 +67,7 @@ def merge(
     )
     is_copy = plan.shards == "copy"
     what = "Copying shards" if is_copy else "Linking shards"
-    with ProgressBar(what, unit="bytes" if is_copy else "shards", enabled=progress) as bar:
+    with ProgressBar(what, unit="bytes" if is_copy else "shards") as bar:
         report = run_merge(plan, on_progress=bar.update)
     if as_json:
         print_json(report)

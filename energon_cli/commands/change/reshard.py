@@ -41,7 +41,6 @@ def reshard(
     split_ratio: str | None,
     parts: tuple[str, ...],
     num_workers: int | None,
-    progress: bool | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -88,7 +87,7 @@ def reshard(
         workers=num_workers or usable_cores(),
         **options,
     )
-    with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Writing shards", unit="samples") as bar:
         report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))
     _show(report, dest, as_json=as_json)
 

@@ -58,7 +58,6 @@ def split(
     is_undo: bool,
     dry_run: bool,
     as_json: bool,
-    progress: bool | None,
 ) -> None:
     """Change the split of the prepared dataset at PATH, or check it for leaks between its parts.
 
@@ -99,7 +98,7 @@ def split(
         else:
             show_note("brought back the split before" if undone else "there is nothing to undo")
         return
-    bar = ProgressBar("Reading samples", unit="samples", enabled=progress)
+    bar = ProgressBar("Reading samples", unit="samples")
     compute = partial(compute_with_consent, computes=computes)
     # Check the present split.
     if split_ratio is None:

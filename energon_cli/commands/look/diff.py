@@ -44,7 +44,6 @@ def diff(
     contents: bool,
     max_differences: int,
     as_json: bool,
-    progress: bool | None,
     trust_code: bool,
 ) -> None:
     """List what differs between A and B: two datasets, metadatasets, files of samples or checkpoints.
@@ -72,7 +71,7 @@ def diff(
     from loader.inspect.diff import compare_paths
 
     # Compare; two kinds of data that do not fit are a wrong usage.
-    with ProgressBar("Comparing", unit="shards", enabled=progress) as bar:
+    with ProgressBar("Comparing", unit="shards") as bar:
         try:
             report = compare_paths(
                 path,

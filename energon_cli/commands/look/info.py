@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @shared_options("json", "progress")
 @dataset_options("dataset_config")
-def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) -> None:
+def info(refs: tuple[DatasetRef, ...], *, as_json: bool) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
 
     PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
@@ -53,7 +53,7 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) 
     documents = []
     for number, given in enumerate(refs):
         ref = check_ref(given)
-        with ProgressBar("Scanning headers", unit="shards", enabled=progress) as bar:
+        with ProgressBar("Scanning headers", unit="shards") as bar:
             facts = path_facts(ref, workers=usable_cores(), on_progress=bar.update)
         documents.append(facts)
         if not as_json:

@@ -58,7 +58,6 @@ def lint(
     output_format: str | None,
     browse: str | None,
     max_json_bytes: int,
-    progress: bool | None,
 ) -> None:
     """Check every byte of the datasets at PATH... against their indexes, splits and dataset.yaml.
 
@@ -124,7 +123,7 @@ def lint(
             max_findings=max_findings,
             max_json_bytes=max_json_bytes,
         )
-        report = _run(request, unit=unit, progress=progress)
+        report = _run(request, unit=unit)
         # Exclude what is broken.
         fixed = None
         if fix:
@@ -142,10 +141,10 @@ def lint(
         raise click.exceptions.Exit(1)
 
 
-def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintReport:
+def _run(request: LintRequest, *, unit: str) -> LintReport:
     from loader.inspect import run_lint
 
-    with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
+    with ProgressBar("Checking", unit=unit) as bar:
         try:
             return run_lint(request, lambda now: bar.update(now.done, now.total))
         except ConfigError as error:  # about the flags; faults of the dataset are findings

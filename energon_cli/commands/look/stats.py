@@ -52,7 +52,6 @@ def stats(
     as_json: bool,
     max_json_bytes: int,
     num_workers: int | None,
-    progress: bool | None,
 ) -> None:
     """Show statistics of the datasets at PATH: sizes of parts and pictures, lengths of texts, durations, JSON fields.
 
@@ -115,7 +114,7 @@ def stats(
                 workers=num_workers or usable_cores(),
                 max_json_bytes=max_json_bytes,
             )
-            with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
+            with ProgressBar("Reading samples", unit="samples") as bar:
                 report = collect_stats(request, bar.update)
             report.path = path
             has_findings |= bool(report.broken_count or report.duplicates)

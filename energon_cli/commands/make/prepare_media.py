@@ -77,9 +77,7 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
 @media_options
 @shared_options("num_workers", type=click.IntRange(min=0))
 @shared_options("tmp_path", "progress", "json", "meta_folder")
-def prepare_media(
-    path: str, *, num_workers: int | None, progress: bool | None, as_json: bool, meta_folder: str | None, **flags: Any
-) -> None:
+def prepare_media(path: str, *, num_workers: int | None, as_json: bool, meta_folder: str | None, **flags: Any) -> None:
     """Collect metadata of the images, audio and video in PATH, a folder of plain files.
 
     Reads the width, height and format of images, and the duration, frames and rates of audio and video, from file
@@ -113,7 +111,7 @@ def prepare_media(
     if fault is not None:
         raise fault
     # Read the headers.
-    with StatusLine() as status, ProgressBar("Reading headers", unit="files", enabled=progress) as bar:
+    with StatusLine() as status, ProgressBar("Reading headers", unit="files") as bar:
         status.show("listing files…")
 
         def show_progress(done: int, total: int | None) -> None:

@@ -55,7 +55,6 @@ class ImportFlags:
     dry_run: bool
     compat: bool | None
     num_workers: int | None
-    progress: bool | None
     as_json: bool
     strict: bool
 

@@ -41,6 +41,7 @@ from loader.storage import open_storage
 
 from ....console import error_console, facts_of, output_console, print_json, show_account, show_note, show_warning
 from ....progress import ProgressBar
+from ....settings import output_settings
 from ..prepare.report import show_files, show_first_sample
 from ..prompts import AnswerHistory, no_echo
 from .choices import ImportFlags, resolve_choices, settle_outside_files, settle_urls
@@ -215,7 +216,7 @@ def import_sources(flags: ImportFlags) -> None:
             strict=flags.strict,
             downloads=flags.downloads(),
         )
-        report = _run(plan, listed, progress=flags.progress)
+        report = _run(plan, listed)
     # Report.
     if flags.as_json:
         show_account(report.account)
@@ -251,7 +252,7 @@ def _list(flags: ImportFlags, access: FileAccess, stack: ExitStack) -> ListedRow
     sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options(access))
     if not flags.dry_run:
         check_output(flags.output, sources=flags.sources)
-    with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
+    with ProgressBar("Listing samples", unit="samples") as bar:
         is_shuffled = flags.shuffle_seed is not None
         return stack.enter_context(
             list_rows(sources, shuffled=is_shuffled, on_progress=lambda done: bar.update(done, None))
@@ -317,13 +318,13 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
         listed.account.check_complete(at=flags.output)
 
 
-def _run(plan: ImportPlan, listed: ListedRows, *, progress: bool | None) -> ImportReport:
+def _run(plan: ImportPlan, listed: ListedRows) -> ImportReport:
     resumed_before = False
-    with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Writing shards", unit="samples") as bar:
 
         def advance(now: ImportProgress) -> None:
             nonlocal resumed_before
-            if now.resumed and not resumed_before and progress is not False:
+            if now.resumed and not resumed_before and output_settings().shows_progress is not False:
                 resumed_before = True
                 show_note("resumed: shards of an interrupted import are kept")
             bar.update(now.samples, now.samples_total)

@@ -46,7 +46,6 @@ class PrepareFlags:
     compat: bool | None
     num_workers: int | None
     tmp_path: str | None
-    progress: bool | None
     strict: bool
     as_json: bool
     trust_code: bool

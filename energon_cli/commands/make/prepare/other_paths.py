@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ....command import LazyGroup
 
 
-_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "progress", "strict")
+_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "strict")
 """Flags that both commands have; None and False are their defaults."""
 
 
@@ -100,7 +100,7 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
         raise click.UsageError(f"{flags.media.flag}: a JSONL file contains no media files.")
     storage, name = open_parent(flags.path)
     size_bytes = storage.stat(name).size_bytes
-    with ProgressBar("Reading lines", unit="bytes", enabled=flags.progress) as bar:
+    with ProgressBar("Reading lines", unit="bytes") as bar:
         index_lines = jsonl.build_jsonl_index if flags.dry_run else jsonl.prepare_jsonl
         index = index_lines(storage, name, progress=lambda done: bar.update(done, size_bytes))
     document = {"path": flags.path, "samples": len(index), "bytes": size_bytes, "dry_run": flags.dry_run}
@@ -157,7 +157,7 @@ def prepare_joins(flags: PrepareFlags) -> None:
     if flags.dry_run:
         _print_plan(path, as_json=flags.as_json)
         return
-    with ProgressBar("Joining", unit="samples", enabled=flags.progress) as bar:
+    with ProgressBar("Joining", unit="samples") as bar:
         reports = prepare_metadataset(path, progress=bar.update, compat=flags.compat is True)
     if flags.as_json:
         print_json({"path": path, "dry_run": False, "joins": reports})

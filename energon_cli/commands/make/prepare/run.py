@@ -85,7 +85,7 @@ def prepare_part(flags: PrepareFlags) -> None:
         raise click.UsageError(f"--part only scans; pass {', '.join(given)} to the command with --merge.")
     check_flags(flags)
     part = _part_of_flag(flags.part or "")
-    with ProgressBar("Scanning headers", unit="shards", enabled=flags.progress) as bar:
+    with ProgressBar("Scanning headers", unit="shards") as bar:
         report = run_part(
             _plan(flags),
             part,
@@ -177,7 +177,6 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             is_trial=flags.dry_run,
             in_thread=flags.asks_by_menus,
             scheduler=flags.scheduler,
-            progress=flags.progress,
         ) as scan,
     ):
         # Resolve the choices, again if the user goes back.
@@ -252,7 +251,7 @@ def _further_notes(flags: PrepareFlags) -> list[str]:
 
 
 def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
-    with ProgressBar("Decompressing", unit="bytes", enabled=flags.progress) as bar:
+    with ProgressBar("Decompressing", unit="bytes") as bar:
         report = decompress_shards(
             open_storage(flags.path),
             exclude=flags.exclude,

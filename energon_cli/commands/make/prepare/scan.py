@@ -16,6 +16,7 @@ from loader.inspect import ShardFolder, contents_of_scan
 
 from ....console import show_note
 from ....progress import ProgressBar
+from ....settings import output_settings
 
 _PERIOD_S = 0.05  # between two updates of the progress bar
 
@@ -23,11 +24,10 @@ _PERIOD_S = 0.05  # between two updates of the progress bar
 class BackgroundScan:
     """A scan whose result is needed later. On a terminal, it runs in a thread while the user is prompted."""
 
-    def __init__(self, folder: ShardFolder, plan: PreparePlan, *, inspects: bool, progress: bool | None) -> None:
-        self._reports_resumed = progress is not False and not plan.merge
+    def __init__(self, folder: ShardFolder, plan: PreparePlan, *, inspects: bool) -> None:
+        self._reports_resumed = output_settings().shows_progress is not False and not plan.merge
         self._folder = folder
         self._inspects = inspects
-        self._progress = progress
         self._now: PrepareProgress | None = None
         self._bar: ProgressBar | None = None
         self._error: BaseException | None = None
@@ -105,7 +105,7 @@ class BackgroundScan:
     @contextmanager
     def showing(self, what: str, *, unit: str) -> Iterator[None]:
         """Show a progress bar."""
-        with ProgressBar(what, unit=unit, enabled=self._progress) as self._bar:
+        with ProgressBar(what, unit=unit) as self._bar:
             yield
         self._bar = None
 
@@ -125,10 +125,9 @@ def begin_scan(
     is_trial: bool,  # writes nothing next to the shards
     in_thread: bool,  # while this thread prompts
     scheduler: str | None,  # address of a Dask scheduler, whose workers scan
-    progress: bool | None,
 ) -> Iterator[BackgroundScan]:
     """Begin to scan the shards of a folder; leaving the context ends the scan."""
-    scan = BackgroundScan(folder, plan, inspects=inspects, progress=progress)
+    scan = BackgroundScan(folder, plan, inspects=inspects)
     with (
         nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor,
         open_prepare(

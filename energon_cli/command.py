@@ -16,7 +16,7 @@ import click
 from .completion import complete_values
 from .environment import name_variables, options_from_environment, replace_old_spellings, variables_note
 from .options import COMMON_OPTIONS, common_options, suggest_choices
-from .settings import name_program, output_settings
+from .settings import name_program, output_settings, scoped_settings
 
 _STORE_OPTION = "--storage-option"
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -45,6 +45,10 @@ class _NamesVariables(click.Command):
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         # Click caches the help option with the names of the first context that requests it.
         return ["-h", "--help"]
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        with scoped_settings():  # of a command that a program runs itself, such as megatron.energon.tools.prepare
+            return super().main(*args, **kwargs)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         parameters = super().get_params(ctx)

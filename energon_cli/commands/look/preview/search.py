@@ -1,4 +1,4 @@
-"""What a walk through samples computes ahead and keeps: results, searches, prompts, notes and the lines of samples."""
+"""Results, searches, prompts and notes of a walk through samples, and the lines that show a sample."""
 
 from __future__ import annotations
 

@@ -121,15 +121,16 @@ def info_text(request: LoadRequest, samples: int, selection: tuple[str, ...]) ->
     """
     from rich.console import Console
 
-    class TextConsole(Console):
-        """A console whose lines are as long as their texts."""
-
-        def print(self, *objects: Any, **options: Any) -> None:
-            super().print(*objects, **options, soft_wrap=True)
-
     stream = io.StringIO()
-    console = TextConsole(
-        file=stream, width=_WIDTH, color_system=None, markup=False, highlight=False, emoji=False, force_jupyter=False
+    console = Console(
+        file=stream,
+        width=_WIDTH,
+        soft_wrap=True,  # lines are as long as their texts
+        color_system=None,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_jupyter=False,
     )
     try:
         facts = path_facts(request.ref, workers=usable_cores())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -48,16 +48,13 @@ def split(
     path: str,
     *,
     split_ratio: str | None,
-    by: Literal["auto", "shards", "samples"],
     group_by: str | None,
     computes: bool,
-    stable: bool,
-    seed: int,
     check: bool,
     duplicates_of: str | None,
     is_undo: bool,
-    dry_run: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Change the split of the prepared dataset at PATH, or check it for leaks between its parts.
 
@@ -112,11 +109,8 @@ def split(
     plan = splitting.SplitPlan(
         path=path,
         ratio=parse_ratio(split_ratio),
-        by=by,
         group_by=group_by,
-        stable=stable,
-        seed=seed,
-        dry_run=dry_run,
+        **options,
         compute=compute,
     )
     with bar:

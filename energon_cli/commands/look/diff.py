@@ -39,12 +39,8 @@ def diff(
     path: str,
     *,
     other: str,
-    split_part: str | None,
-    place: str | None,
-    contents: bool,
-    max_differences: int,
     as_json: bool,
-    trust_code: bool,
+    **options: Any,
 ) -> None:
     """List what differs between A and B: two datasets, metadatasets, files of samples or checkpoints.
 
@@ -76,12 +72,8 @@ def diff(
             report = compare_paths(
                 path,
                 other,
-                split_part=split_part,
-                place=place,
-                contents=contents,
-                trust_code=trust_code,
-                max_differences=max_differences,
                 on_progress=bar.update,
+                **options,
             )
         except ConfigError as error:
             if "cannot be compared" in error.message:

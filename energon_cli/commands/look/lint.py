@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -53,11 +53,10 @@ def lint(
     split_parts: tuple[str, ...],
     fix: bool,
     list_all: bool,
-    max_findings: int | None,
     as_json: bool,
     output_format: str | None,
     browse: str | None,
-    max_json_bytes: int,
+    **options: Any,
 ) -> None:
     """Check every byte of the datasets at PATH... against their indexes, splits and dataset.yaml.
 
@@ -103,15 +102,10 @@ def lint(
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken
 
-    from .lint_output import LintOutput
+    from .lint_output import print_documents, print_report
 
-    # Check one path after the other; the output prints findings at once, or collects them.
-    output = LintOutput(
-        "json" if as_json else output_format or "text",
-        has_several=len(refs) > 1,
-        list_all=list_all,
-        with_advice=not fix,
-    )
+    # Check one path after the other; findings are printed at once, or collected.
+    output_format, documents = "json" if as_json else output_format or "text", []
     refusals, is_faulty = [], False
     for ref, unit in zip(refs, units, strict=True):
         pages = None if browse is None else _page_links(browse, ref.path, tuple(each.path for each in refs))
@@ -120,8 +114,7 @@ def lint(
             level=level,
             workers=num_workers or usable_cores(),
             split_parts=split_parts or None,
-            max_findings=max_findings,
-            max_json_bytes=max_json_bytes,
+            **options,
         )
         report = _run(request, unit=unit)
         # Exclude what is broken.
@@ -132,9 +125,20 @@ def lint(
             except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
                 refusals.append(error)
         is_faulty |= bool(report.errors) or not report.complete  # unchecked samples may be broken
-        output.add(request, report, fixed, pages)
-    # End the output, then the command by the worst result.
-    output.finish()
+        document = print_report(
+            output_format,
+            request,
+            report,
+            fixed,
+            pages=pages,
+            list_all=list_all,
+            with_advice=not fix,
+            is_titled=len(refs) > 1,
+        )
+        documents += [] if document is None else [document]
+    # Print what was collected, and end the command by the worst result.
+    if documents:
+        print_documents(output_format, documents)
     if refusals:
         raise refusals[0]
     if is_faulty:

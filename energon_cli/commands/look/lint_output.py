@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -335,40 +335,36 @@ def _uri(path: str) -> str:
     return f"file://{quoted}" if path.startswith("/") else quoted
 
 
-class LintOutput:
-    """Print each report at once as text or annotations; collect documents, which :meth:`finish` prints as one."""
+def print_report(
+    output_format: str,
+    request: LintRequest,
+    report: LintReport,
+    fixed: ExcludedSamples | None,
+    *,
+    pages: PageLinks | None,
+    list_all: bool,
+    with_advice: bool,
+    is_titled: bool,
+) -> dict[str, Any] | None:
+    """Print a report as text or annotations of GitHub; return the document of another format, for print_documents."""
+    path, level = request.ref.path, request.level
+    if output_format == "json":
+        return lint_document(path, level, report, None if fixed is None else fixed.samples, pages)
+    if output_format == "sarif":
+        return sarif_log(path, level, report, pages)
+    if output_format == "github":
+        for line in github_commands(path, report):
+            click.echo(line)
+        return None
+    if is_titled:
+        click.echo(f"{escape_controls(path)}:")
+    show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=with_advice, pages=pages)
+    return None
 
-    def __init__(self, output_format: str, *, has_several: bool, list_all: bool, with_advice: bool) -> None:
-        self._format = output_format
-        self._has_several = has_several
-        self._list_all = list_all
-        self._with_advice = with_advice
-        self._documents: list[dict[str, Any]] = []
 
-    def add(
-        self, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None, pages: PageLinks | None
-    ) -> None:
-        """Add the report of a path."""
-        path, level = request.ref.path, request.level
-        if self._format == "json":
-            self._documents.append(lint_document(path, level, report, None if fixed is None else fixed.samples, pages))
-        elif self._format == "sarif":
-            self._documents.append(sarif_log(path, level, report, pages))
-        elif self._format == "github":
-            for line in github_commands(path, report):
-                click.echo(line)
-        else:
-            if self._has_several:
-                click.echo(f"{escape_controls(path)}:")
-            console = output_console()
-            show_lint(
-                console, request, report, fixed, list_all=self._list_all, with_advice=self._with_advice, pages=pages
-            )
-
-    def finish(self) -> None:
-        """Print the collected documents."""
-        if self._format == "json":
-            print_json(self._documents if self._has_several else self._documents[0])
-        elif self._format == "sarif":
-            runs = [run for log in self._documents for run in log["runs"]]
-            print_json({**self._documents[0], "runs": runs})
+def print_documents(output_format: str, documents: Sequence[dict[str, Any]]) -> None:
+    """Print the documents of all paths as one."""
+    if output_format == "sarif":
+        print_json({**documents[0], "runs": [run for log in documents for run in log["runs"]]})
+    else:
+        print_json(documents if len(documents) > 1 else documents[0])

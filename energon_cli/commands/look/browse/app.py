@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from loader.errors import EnergonError
 from loader.inspect.browse import Catalogue, ReaderPool, ThumbnailPool
 
-from .requests import MAX_DIGITS, Served, answer_error, answer_missing
+from .requests import MAX_DIGITS, answer_error, answer_missing
 from .routes import Routes
 
 _PAGE_POLICY = (
@@ -68,16 +68,6 @@ register_url_convertor("any", _AnyPath())
 register_url_convertor("number", _Number())
 
 
-def make_application(served: Served) -> Starlette:
-    """Return the application, without its guard."""
-    routes = [
-        *Routes(served).routes(),
-        *(Route(path, _page) for path in ("/", "/datasets", "/stats/{rest:any}", "/s/{rest:any}")),
-        Mount("/static", StaticFiles(directory=_STATIC)),
-    ]
-    return Starlette(routes=routes, exception_handlers={EnergonError: answer_error, KeyError: answer_missing})
-
-
 async def _page(_request: Request) -> Response:
     return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})
 
@@ -95,8 +85,13 @@ def serve_pages(
     """Serve pages until Ctrl-C or SIGTERM, then end the worker processes."""
     thumbnails = ThumbnailPool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
     readers = ReaderPool(workers=2)
-    served = Served(catalogue, thumbnails=thumbnails, readers=readers, edit=edit)
-    port, application = listener.getsockname()[1], make_application(served)
+    routes = [
+        *Routes(catalogue, thumbnails=thumbnails, readers=readers, edit=edit).routes(),
+        *(Route(path, _page) for path in ("/", "/datasets", "/stats/{rest:any}", "/s/{rest:any}")),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+    ]
+    answers = {EnergonError: answer_error, KeyError: answer_missing}
+    application, port = Starlette(routes=routes, exception_handlers=answers), listener.getsockname()[1]
     app = Guard(application, token=token, host=host, port=port, embed=embed)
 
     class Server(uvicorn.Server):

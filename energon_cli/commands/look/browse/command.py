@@ -7,7 +7,7 @@ import secrets
 import socket
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,10 +39,9 @@ def browse(
     host: str,
     port: int,
     opens: bool,
-    edit: bool,
-    embed: bool,
     token: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Show the samples of the datasets and metadatasets at PATH in a web browser, straight from the shards.
 
@@ -95,7 +94,7 @@ def browse(
             click.launch(url)
 
     try:
-        serve_pages(catalogue, listener, host=host, token=token, edit=edit, embed=embed, on_start=show)
+        serve_pages(catalogue, listener, host=host, token=token, on_start=show, **options)
     finally:
         catalogue.close()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeVar
 
 from starlette.concurrency import iterate_in_threadpool, run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -22,9 +22,12 @@ from loader.inspect import ExcludeRequest, exclude
 from loader.inspect.browse import (
     SEARCH_KINDS,
     BrowsedDataset,
+    Catalogue,
     PartAddress,
+    ReaderPool,
     SampleOrder,
     SearchRequest,
+    ThumbnailPool,
     TrainingOrder,
     describe_tensors,
     lint_samples,
@@ -42,7 +45,7 @@ from loader.inspect.browse import (
 from loader.inspect.runs import RunRequest
 from loader.samples import PictureError
 
-from .requests import MAX_RANGE_BYTES, Served, byte_range, etag, integer, json_answer, row_document, selection_of
+from .requests import MAX_RANGE_BYTES, byte_range, etag, integer, json_answer, row_document, selection_of
 
 _THUMBNAIL_PIXELS = (128, 256, 512, 1024)
 _FOREVER = "private, max-age=31536000, immutable"
@@ -57,12 +60,16 @@ _MAX_BATCH = 1 << 14
 _KILLED = "the process that searched was killed; search other shards"
 
 
+_T = TypeVar("_T")
+
+
 class Routes:
     """Answers to requests about samples, datasets and all of them; edits are refused unless the server allows them."""
 
-    def __init__(self, served: Served) -> None:
-        self._served = served
-        self._thumbnails = asyncio.Semaphore(served.thumbnails.max_running)
+    def __init__(self, catalogue: Catalogue, *, thumbnails: ThumbnailPool, readers: ReaderPool, edit: bool) -> None:
+        self._catalogue, self._thumbnails, self._readers, self._edit = catalogue, thumbnails, readers, edit
+        self._running_thumbnails = asyncio.Semaphore(thumbnails.max_running)
+        self._chosen = lru_cache(maxsize=8)(BrowsedDataset.chosen)  # the array of a condition, for its further pages
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -92,29 +99,29 @@ class Routes:
     # ------------------------------------------------------------------------------------------------- one sample
 
     async def _sample(self, request: Request) -> Response:
-        dataset, number = self._served.sample(request)
+        dataset, number = self._sample_of(request)
         return await run_in_threadpool(lambda: json_answer(sample_page(dataset, number)))
 
     async def _mapped(self, request: Request) -> Response:
-        dataset, number = self._served.sample(request)
+        dataset, number = self._sample_of(request)
         row = await run_in_threadpool(dataset.row, number)
-        return json_answer(await self._served.in_worker(mapped_document, dataset.ref, f"{row.shard}/{row.key}"))
+        return json_answer(await self._in_worker(mapped_document, dataset.ref, f"{row.shard}/{row.key}"))
 
     async def _findings(self, request: Request) -> Response:
-        dataset, number = self._served.sample(request)
-        found = await self._served.in_worker(lint_samples, dataset.address, [number])
+        dataset, number = self._sample_of(request)
+        found = await self._in_worker(lint_samples, dataset.address, [number])
         return json_answer([{"code": one.code, "part": one.part, "message": one.message} for one in found])
 
     async def _tensors(self, request: Request) -> Response:
-        dataset, number = self._served.sample(request)
+        dataset, number = self._sample_of(request)
         name = request.query_params.get("part", "")
         part = next((one for one in await run_in_threadpool(dataset.parts, number) if one.name == name), None)
         if part is None:
             raise KeyError(name)
-        return json_answer(await self._served.in_worker(describe_tensors, PartAddress(dataset.address, number, name)))
+        return json_answer(await self._in_worker(describe_tensors, PartAddress(dataset.address, number, name)))
 
     async def _thumbnail(self, request: Request) -> Response:
-        dataset, number = self._served.sample(request)
+        dataset, number = self._sample_of(request)
         part = request.query_params.get("part", "")
         pixels = min(_THUMBNAIL_PIXELS, key=lambda one: abs(one - integer(request, "pixels", 256)))
         name = etag(dataset, number, part, pixels)
@@ -122,17 +129,17 @@ class Routes:
         if request.headers.get("if-none-match") == name:
             return Response(status_code=304, headers=headers)
         place = PartAddress(dataset.address, number, part)
-        async with self._thumbnails:
+        async with self._running_thumbnails:
             if await request.is_disconnected():
                 return Response(status_code=204)
             try:
-                made = await self._served.thumbnails.thumbnail(name, place, pixels)
+                made = await self._thumbnails.thumbnail(name, place, pixels)
             except PictureError as error:
                 raise HTTPException(422, str(error)) from error
         return Response(made, media_type="image/jpeg", headers=headers)
 
     async def _part(self, request: Request) -> Response:
-        dataset, number = self._served.sample(request)
+        dataset, number = self._sample_of(request)
         name = request.query_params.get("part", "")
         places = {place.name: place for place in await run_in_threadpool(dataset.parts, number)}
         # Find the range, and describe it in the headers.
@@ -176,15 +183,15 @@ class Routes:
                     "split_part": one.split_part,
                     "place": one.place,
                 }
-                for one in self._served.catalogue.datasets
+                for one in self._catalogue.datasets
             ]
-            trees = [asdict(tree) for tree in self._served.catalogue.trees]
-            return {"datasets": datasets, "trees": trees, "edit": self._served.edit}
+            trees = [asdict(tree) for tree in self._catalogue.trees]
+            return {"datasets": datasets, "trees": trees, "edit": self._edit}
 
         return json_answer(await run_in_threadpool(describe))
 
     async def _facets(self, request: Request) -> Response:
-        dataset = self._served.dataset(request)
+        dataset = self._dataset_of(request)
 
         def describe() -> dict[str, Any]:
             return {
@@ -196,7 +203,7 @@ class Routes:
         return json_answer(await run_in_threadpool(describe))
 
     async def _rows(self, request: Request) -> Response:
-        dataset, start = self._served.dataset(request), integer(request, "start", 0)
+        dataset, start = self._dataset_of(request), integer(request, "start", 0)
         count = min(_MAX_ROWS, integer(request, "count", 100))
         query = request.query_params
         seed = integer(request, "seed", 0) % _MAX_SEED if "seed" in query else None
@@ -205,7 +212,7 @@ class Routes:
         def read() -> dict[str, Any]:
             if where and needs_scan(dataset.folder, where):
                 return {"scan": True}  # the page then searches
-            ranges = self._served.chosen(dataset, where, **facets) if where else dataset.ranges(**facets)
+            ranges = self._chosen(dataset, where, **facets) if where else dataset.ranges(**facets)
             order = SampleOrder(ranges=ranges, seed=seed)
             numbers = ordered_samples(order, start, start + count).tolist()
             number = request.path_params["dataset"]
@@ -217,7 +224,7 @@ class Routes:
     async def _training(self, request: Request) -> Response:
         start, count = integer(request, "start", 0), min(_MAX_ROWS, integer(request, "count", 100))
         # Read the arguments of the run.
-        paths = self._served.catalogue.refs
+        paths = self._catalogue.refs
         path = integer(request, "path", 0)
         if path >= len(paths):
             raise HTTPException(404, "there is no such path")
@@ -237,7 +244,7 @@ class Routes:
         if len(order) + order.step * run.world_size * (run.batch_size or 1) >= _MAX_SAMPLE:
             raise HTTPException(400, "expected the step of a run, found a number beyond any run")
         # Compute the samples in a worker process, and describe them.
-        rows = await self._served.in_worker(training_rows, order, start, start + count)
+        rows = await self._in_worker(training_rows, order, start, start + count)
 
         def describe() -> list[dict[str, Any]]:
             return [
@@ -253,17 +260,17 @@ class Routes:
         return json_answer({"total": len(order), "start": start, "rows": await run_in_threadpool(describe)})
 
     def _row_of(self, path: str, key: str) -> dict[str, Any]:
-        number = self._served.catalogue.dataset_of(path)
+        number = self._catalogue.dataset_of(path)
         shard, slash, bare = key.partition("/")
         if number is not None and slash:
-            dataset = self._served.catalogue.datasets[number]
+            dataset = self._catalogue.datasets[number]
             sample = dataset.find(shard, bare)
             if sample is not None:
                 return row_document(dataset, sample, number)
         return {"d": None, "n": None, "shard": path, "key": key, "picture": None, "excluded": False}
 
     async def _search(self, request: Request) -> Response:
-        dataset, query = self._served.dataset(request), request.query_params
+        dataset, query = self._dataset_of(request), request.query_params
         # Read what to search, and where.
         kind = next((one for one in SEARCH_KINDS if one == query.get("in", "keys")), None)
         if kind is None:
@@ -274,7 +281,7 @@ class Routes:
             ranges=await run_in_threadpool(partial(dataset.ranges, **_facets(query))),
         )
         # Search until the first result: an error until then has a status of its own.
-        batches = search_samples(dataset, search, self._served.readers.submit)
+        batches = search_samples(dataset, search, self._readers.submit)
         try:
             first = await run_in_threadpool(next, batches, None)  # before the answer begins: it has a status of its own
         except BrokenProcessPool as error:
@@ -302,15 +309,15 @@ class Routes:
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     async def _statistics(self, request: Request) -> Response:
-        dataset = self._served.dataset(request)
+        dataset = self._dataset_of(request)
         split_part = request.query_params.get("split_part") or dataset.split_part
         sample = min(_MAX_SAMPLED, integer(request, "sample", 5000))
-        document = await self._served.in_worker(statistics, dataset.ref, split_part, sample)
+        document = await self._in_worker(statistics, dataset.ref, split_part, sample)
         return json_answer(document, headers={"Cache-Control": "private, max-age=300"})
 
     async def _find(self, request: Request) -> Response:
         query = request.query_params
-        dataset = self._served.dataset(request)
+        dataset = self._dataset_of(request)
         number = await run_in_threadpool(dataset.find, query.get("shard", ""), query.get("key", ""))
         if number is None:
             raise HTTPException(404, "there is no such sample")
@@ -323,7 +330,7 @@ class Routes:
         request_of_keys = ExcludeRequest(ref=dataset.ref, query=SampleQuery(keys=keys), reason="energon browse")
         [report] = await run_in_threadpool(exclude, request_of_keys)
         await run_in_threadpool(dataset.reopen)
-        self._served.chosen.cache_clear()
+        self._chosen.cache_clear()
         return json_answer({"samples": report.samples, "already": report.already, "file": report.file})
 
     async def _tag(self, request: Request) -> Response:
@@ -334,15 +341,45 @@ class Routes:
             return tag_samples(dataset.folder, numbers.tolist(), tag)
 
         samples = await run_in_threadpool(write)
-        self._served.chosen.cache_clear()
+        self._chosen.cache_clear()
         return json_answer({"samples": samples, "tag": tag})
 
     async def _selection(self, request: Request) -> tuple[BrowsedDataset, list[str], str]:
-        if not self._served.edit:
+        if not self._edit:
             raise HTTPException(403, "this server is read-only; start it with --edit")
-        dataset = self._served.dataset(request)
+        dataset = self._dataset_of(request)
         dataset.check_editable()
         return dataset, *await selection_of(request)
+
+    # ------------------------------------------------------------------------- what the routes share
+
+    async def _in_worker(self, function: Callable[..., _T], *args: Any) -> _T:
+        """Run a function in a worker process."""
+        try:
+            return await asyncio.wrap_future(self._readers.submit(function, *args))
+        except BrokenProcessPool as error:
+            raise HTTPException(422, "the process that read the sample was killed") from error
+
+    def _dataset_of(self, request: Request) -> BrowsedDataset:
+        """Return the dataset of a request's path, as it is now."""
+        number: int = request.path_params["dataset"]
+        if min(number, request.path_params.get("number", 0)) < 0:
+            raise HTTPException(400, "expected the numbers of a dataset and a sample")
+        if number >= len(self._catalogue.datasets):
+            raise HTTPException(404, "there is no such dataset")
+        dataset = self._catalogue.datasets[number]
+        if dataset.refresh():
+            self._chosen.cache_clear()
+        return dataset
+
+    def _sample_of(self, request: Request) -> tuple[BrowsedDataset, int]:
+        """Return the dataset of a request's path, and the number of its sample, which is that of the page's version."""
+        dataset, number = self._dataset_of(request), request.path_params["number"]
+        if request.query_params.get("v", dataset.version) != dataset.version:
+            raise HTTPException(410, "the dataset was prepared again; load the page again")
+        if number >= len(dataset):
+            raise HTTPException(404, "there is no such sample")
+        return dataset, number
 
 
 def _facets(query: Mapping[str, str]) -> dict[str, str | None]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -48,10 +48,9 @@ def preview(
     index: int,
     split_parts: tuple[str, ...],
     shuffle_seed: int | None,
-    crude: bool,
     images: bool | None,
     as_json: bool,
-    max_json_bytes: int,
+    **options: Any,
 ) -> None:
     """Show samples of the dataset at PATH as training gets them: fields, types, shapes, texts and pictures.
 
@@ -95,13 +94,12 @@ def preview(
         ref=ref,
         split_parts=split_parts or None,
         seed=shuffle_seed,
-        crude=crude,
         on_decode=lambda: status.show("decoding the first sample…"),
         reach=index + (limit or 1),
         workers=usable_cores(),
         on_progress=bar.update,
         on_note=show_note,
-        max_json_bytes=max_json_bytes,
+        **options,
     )
     with bar, status:
         total, view = _joined([open_views(replace(request, key=key)) for key in keys or (None,)])

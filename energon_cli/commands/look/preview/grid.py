@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loader.errors import escape_controls
@@ -103,12 +103,8 @@ class Screen:
 _WIDTH, _HEIGHT = 20, 8  # of a tile in cells, with a gap at the right and the key below
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """One sample in the grid, without its fields, and its first picture or the beginning of its texts."""
-
-    sample: SampleView
-    drawing: Drawing
+Tile = tuple[SampleView, Drawing]
+"""A sample, without its fields, and its first picture or the beginning of its texts."""
 
 
 def make_tile(sample: SampleView, space: DrawingSpace) -> Tile:
@@ -123,7 +119,7 @@ def make_tile(sample: SampleView, space: DrawingSpace) -> Tile:
         except PictureError as error:
             fault = fault or str(error)
     texts = [fault] if fault else [field.text or field.facts for field in sample.fields]
-    return Tile(replace(sample, fields=()), drawing or Drawing(columns, _text_rows(texts, columns, rows, space)))
+    return replace(sample, fields=()), drawing or Drawing(columns, _text_rows(texts, columns, rows, space))
 
 
 def _text_rows(texts: Sequence[str], columns: int, rows: int, space: DrawingSpace) -> list[str]:
@@ -183,13 +179,14 @@ class Grid:
             tile = self.tile(place) if place < self._total else None
             if tile is None:
                 continue
+            sample, drawing = tile
             row = 1 + number // self.across * (_HEIGHT + 1)
             column = 1 + number % self.across * _WIDTH
             text = ""
             if place not in self._labels:
-                for offset, line in enumerate(tile.drawing.rows[: self._screen.rows - 1 - row]):
-                    text += f"\x1b[{row + offset};{column}H{line}{tile.drawing.row(offset)}"
-            label = self._label(tile.sample, is_selected=place == selected)
+                for offset, line in enumerate(drawing.rows[: self._screen.rows - 1 - row]):
+                    text += f"\x1b[{row + offset};{column}H{line}{drawing.row(offset)}"
+            label = self._label(sample, is_selected=place == selected)
             if self._labels.get(place) != label:
                 self._labels[place] = label
                 text += f"\x1b[{min(row + _HEIGHT - 1, self._screen.rows - 1)};{column}H{label}"

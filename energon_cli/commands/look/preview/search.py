@@ -10,7 +10,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from loader.errors import escape_controls
 from loader.inspect import SampleView
@@ -201,36 +201,30 @@ class Prompt:
 # The lines of one sample on the screen.
 
 
-class Frame(NamedTuple):
-    """A sample, without its fields, and the lines that show it, with control sequences."""
-
-    sample: SampleView
-    lines: list[str]
+Frame = tuple[SampleView, list[str]]
+"""A sample, without its fields, and the lines that show it, with control sequences."""
 
 
-class FrameRenderer:
-    """Renders samples for one size of the screen."""
+def frame_renderer(console: Console, space: DrawingSpace, view: Callable[[int], SampleView]) -> Callable[[int], Frame]:
+    """Return a function that reads and renders the sample at a place, for one size of the screen."""
+    from rich.console import Console
 
-    def __init__(self, console: Console, space: DrawingSpace, view: Callable[[int], SampleView]) -> None:
-        from rich.console import Console
+    captured = Console(
+        file=io.StringIO(),
+        force_terminal=True,
+        width=space.columns,
+        height=space.rows,
+        color_system=console.color_system,  # type: ignore[arg-type] # a name that rich itself returned
+        no_color=console.no_color,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
 
-        self._space = space
-        self._view = view
-        self._console = Console(
-            file=io.StringIO(),
-            force_terminal=True,
-            width=space.columns,
-            height=space.rows,
-            color_system=console.color_system,  # type: ignore[arg-type] # a name that rich itself returned
-            no_color=console.no_color,
-            markup=False,
-            highlight=False,
-            emoji=False,
-        )
+    def render(place: int) -> Frame:
+        sample = view(place)
+        with captured.capture() as capture:
+            captured.print(*render_sample(sample, space), sep="\n")
+        return replace(sample, fields=()), capture.get().removesuffix("\n").split("\n")
 
-    def render(self, place: int) -> Frame:
-        """Read and render the sample at a place."""
-        sample = self._view(place)
-        with self._console.capture() as capture:
-            self._console.print(*render_sample(sample, self._space), sep="\n")
-        return Frame(replace(sample, fields=()), capture.get().removesuffix("\n").split("\n"))
+    return render

@@ -13,7 +13,7 @@ from loader.inspect import SampleView, plural
 from ....terminal.keys import Keyboard, RawMode
 from ....terminal.render import DrawingSpace, terminal_space
 from .grid import Grid, Screen, make_tile
-from .search import AheadWorker, Frame, FrameRenderer, Job, Notes, Prompt, Search
+from .search import AheadWorker, Frame, Job, Notes, Prompt, Search, frame_renderer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,7 +95,7 @@ class Walk:
         self._screen.space = self._space
         self._sizes += 1
         self._shown = None
-        self._frames = FrameRenderer(self._console, self._space, self._view)
+        self._frames = frame_renderer(self._console, self._space, self._view)
         if self._grid is not None:
             self._open_grid()
 
@@ -157,7 +157,7 @@ class Walk:
         places.append(self._place - self._direction)
         frames = self._frames
         return [
-            (self._name(place), lambda place=place: frames.render(place))  # type: ignore[misc]
+            (self._name(place), lambda place=place: frames(place))  # type: ignore[misc]
             for place in places
             if 0 <= place < self._total
         ]
@@ -179,8 +179,8 @@ class Walk:
         frame = self._worker.get(self._name(self._place))
         if frame is None:
             return False
-        self._first_line = max(0, min(self._first_line, len(frame.lines) - self._screen.rows + 1))
-        self._show(frame.lines, self._footer(), name=self._name(self._place), first=self._first_line)
+        self._first_line = max(0, min(self._first_line, len(frame[1]) - self._screen.rows + 1))
+        self._show(frame[1], self._footer(), name=self._name(self._place), first=self._first_line)
         return True
 
     def _show(self, lines: list[str], footer: str, *, name: object, first: int = 0) -> None:
@@ -213,9 +213,9 @@ class Walk:
     def _sample(self) -> SampleView | None:
         if self._grid is not None:
             tile = self._grid.tile(self._place)
-            return None if tile is None else tile.sample
+            return None if tile is None else tile[0]
         frame: Frame | None = self._worker.get(self._name(self._place))
-        return None if frame is None else frame.sample
+        return None if frame is None else frame[0]
 
     # ------------------------------------------------------------------------------------------------------- keys
 

@@ -57,7 +57,6 @@ def _sample_types(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _split_parts(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Complete the last name of a list with commas, without the names before it."""
     before, comma, last = incomplete.rpartition(",")
     names = [name for name in _names_of_parts(ctx) if name not in before.split(",")]
     return [CompletionItem(f"{before}{comma}{item.value}") for item in _starting_with(last, names)]

@@ -153,7 +153,6 @@ def _is_ours(alias: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """Read a file; return nothing if that is impossible."""
     try:
         with open(path, "rb") as file:
             return file.read()

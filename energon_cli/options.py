@@ -275,8 +275,6 @@ else:
 
 
 class _Choice(_AnyChoice):
-    """A choice whose message about another value suggests a similar one."""
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return super().convert(value, param, ctx)

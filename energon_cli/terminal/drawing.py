@@ -160,7 +160,6 @@ def _truecolour_code(colour: bytes) -> str:
 
 
 def _palette_code(colour: bytes) -> str:
-    """Return the nearest colour of the 6 × 6 × 6 cube in the 256-colour palette."""
     red, green, blue = (min(range(6), key=lambda level: abs(_CUBE[level] - value)) for value in colour)
     return f"5;{16 + 36 * red + 6 * green + blue}"
 

@@ -79,7 +79,6 @@ def terminal_space(
 
 
 def _text(text: str, space: DrawingSpace, *, style: str = "", keep: str = "") -> Text:
-    """Return a text without control characters, in the characters of the terminal."""
     from rich.text import Text
 
     safe = escape_controls(text, keep=keep)

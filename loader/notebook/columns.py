@@ -107,20 +107,7 @@ def arrow_table(
     keys: bool,
     samples: Iterable[tuple[Leaf, int]],
 ) -> pa.Table:
-    """Return columns, parts and keys as a table.
-
-    Args:
-        columns: The columns of the dataset.
-        names: Names of columns; None for all.
-        parts: Names of parts to add as text.
-        keys: Add the column ``key``.
-        samples: The dataset of each sample, and its number in the index or join; used for parts.
-
-    Raises:
-        ImportError: pyarrow is not installed.
-        ConfigError: There is no such column.
-        SampleError: A part is no text, or too large.
-    """
+    """Return columns, parts and keys as a table; ``names`` is None for all columns."""
     try:
         import pyarrow as pa
     except ImportError as error:

@@ -112,13 +112,7 @@ _WIDTH = 120
 
 
 def info_text(request: LoadRequest, samples: int, selection: tuple[str, ...]) -> str:
-    """Return the screen of ``energon info`` for a dataset.
-
-    Args:
-        request: The dataset.
-        samples: Number of samples of the dataset or selection.
-        selection: The criteria that selected them; empty for all samples.
-    """
+    """Return the screen of ``energon info`` for a dataset or a selection, with the criteria of the selection."""
     from rich.console import Console
 
     stream = io.StringIO()

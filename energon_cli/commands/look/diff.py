@@ -89,7 +89,6 @@ def diff(
 
 
 def _document(report: DiffReport) -> dict[str, Any]:
-    """Return the ``--json`` document of a comparison; its keys are stable."""
     return {
         **facts_of(report, "a=before b=after kinds same=is_same count resumes"),
         "differences": [

@@ -107,7 +107,6 @@ def _show_summary(console: Console, request: LintRequest, report: LintReport) ->
 
 
 def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
-    """Return the numbers of pictures by part and trait; the traits in the order of :data:`TRAITS`."""
     from loader.format.media import TRAITS
 
     parts = sorted({part for part, _ in report.pictures})

@@ -57,7 +57,6 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
 
 
 def _document(rule: Rule) -> dict[str, Any]:
-    """Return the ``--json`` document of a rule; its keys are stable."""
     from loader.accounting import plain_text
 
     texts = {name: plain_text(getattr(rule, name)) for name in ("why", "action", "example")}

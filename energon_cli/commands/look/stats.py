@@ -133,7 +133,6 @@ def stats(
 
 
 def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
-    """Show the statistics of a dataset, and notes about what it lacks and about new columns."""
     if lacks:
         show_note(f"no sample of {report.path}: it has {lacks}")
     elif not notes_only:

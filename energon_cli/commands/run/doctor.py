@@ -70,7 +70,6 @@ def doctor(*, as_json: bool) -> None:
 
 
 def _document(checkup: Checkup) -> dict[str, Any]:
-    """Return the facts of the ``--json`` document; its keys are stable."""
     cache = checkup.cache
     return {
         **facts_of(checkup.installed, "toolkit python packages=required"),

@@ -109,7 +109,6 @@ def trace(
 def _open(
     context: click.Context, path: str, *, dataset: str | None, task_encoder: str | None, **options: Any
 ) -> tuple[RestoredRun, int]:
-    """Return the run, and the number of its steps up to the checkpoint."""
     from loader.inspect.runs import RestoredRun, is_run, load_task_encoder, open_run
 
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)

@@ -41,7 +41,7 @@ _STATIC = Path(__file__).parent / "static"
 
 
 class _AnyPath(Convertor[str]):
-    """The rest of a path. It may contain line ends, as keys may, which Starlette's ``path`` refuses."""
+    """Match the rest of a path with line ends, as keys may have, which Starlette's ``path`` refuses."""
 
     regex = r"[\s\S]*"
 
@@ -53,7 +53,7 @@ class _AnyPath(Convertor[str]):
 
 
 class _Number(Convertor[int]):
-    """A number; -1 for one that no dataset or sample has: negative, with a point, or of more than 18 digits."""
+    """Match a number; -1 for one that no sample has: negative, with a point, or of more than 18 digits."""
 
     regex = "[-+.0-9][^/]*"
 

@@ -156,7 +156,6 @@ def _page(
 
 
 def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, images: bool | None) -> bool:
-    """Print samples; return True if all of them can be built."""
     from ....terminal.render import render_sample
 
     console = output_console()
@@ -173,7 +172,6 @@ def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, 
 
 
 def _print_documents(view: Callable[[int], SampleView], places: Sequence[int]) -> bool:
-    """Print a line of JSON for each sample; return True if all of them can be built."""
     from loader.inspect import sample_document
 
     are_sound = True

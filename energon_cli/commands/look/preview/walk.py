@@ -88,7 +88,6 @@ class Walk:
         self._has_changed = False  # the terminal got another size, or the program continued
 
     def _fit(self, space: DrawingSpace) -> None:
-        """Draw for the present size of the screen."""
         self._screen.measure()
         rows = max(1, self._screen.rows - 1)
         self._space = replace(space, columns=self._screen.columns, rows=rows)
@@ -121,7 +120,6 @@ class Walk:
         self._keyboard.wake()
 
     def _turn(self) -> None:
-        """Draw, and act on the keys that have arrived, or wait for the next one."""
         if self._has_changed:
             self._has_changed = False
             self._fit(self._space)

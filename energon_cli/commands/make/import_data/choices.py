@@ -173,7 +173,6 @@ def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> Imp
 
 
 def _chosen(question: str, ways: list[str], leave: str) -> str | None:
-    """Return the answer of the user; None to leave."""
     from ..prompts import GoBack, select
 
     try:
@@ -184,7 +183,6 @@ def _chosen(question: str, ways: list[str], leave: str) -> str | None:
 
 
 def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
-    """Return the sample type that all sources propose."""
     proposals = [source.proposal() for source in listed.sources]
     first = proposals[0]
     if first is None or any(proposal != first for proposal in proposals):

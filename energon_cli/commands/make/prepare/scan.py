@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -30,10 +31,9 @@ class BackgroundScan:
         self._inspects = inspects
         self._now: PrepareProgress | None = None
         self._bar: ProgressBar | None = None
-        self._error: BaseException | None = None
         self._is_done = False
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._scan: Future[None] | None = None  # in a thread
         self._prepare: RunningPrepare | None = None
 
     @property
@@ -59,7 +59,7 @@ class BackgroundScan:
             verb = "shard was" if now.resumed == 1 else "shards were"
             show_note(f"resumed: {now.resumed:,} {verb} already scanned")
         self._now = now
-        if self._thread is None:
+        if self._scan is None:
             self._show()
 
     def _show(self) -> None:
@@ -74,29 +74,21 @@ class BackgroundScan:
         """Begin to take the results of the workers, in a thread or when they are waited for."""
         self._prepare = prepare
         if in_thread:
-            self._thread = threading.Thread(target=self._run, args=(prepare,), name="scan", daemon=True)
-            self._thread.start()
-
-    def _run(self, prepare: RunningPrepare) -> None:
-        try:
-            prepare.scan()
-        except BaseException as error:  # noqa: BLE001 - wait() raises it
-            self._error = error
+            self._scan = ThreadPoolExecutor(1, "scan").submit(prepare.scan)
 
     def wait(self) -> ShardFolder:
         """Wait for the scan; return the folder with what its samples contain."""
         if self._is_done:
             return self._folder
         with self.showing("Scanning headers", unit="shards"):
-            if self._thread is None:
+            if self._scan is None:
                 self.prepare.scan()
             else:
-                while self._thread.is_alive():
-                    self._thread.join(_PERIOD_S)
+                while not self._scan.done():
+                    wait([self._scan], _PERIOD_S)
                     self._show()
-                self._thread = None
-        if self._error is not None:
-            raise self._error
+                done, self._scan = self._scan, None
+                done.result()
         if self._inspects:
             self._folder = replace(self._folder, contents=contents_of_scan(self.prepare))
         self._is_done = True
@@ -112,8 +104,8 @@ class BackgroundScan:
     def stop(self) -> None:
         """End the scan; what was scanned is kept for the next run."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._scan is not None:
+            wait([self._scan])
 
 
 @contextmanager

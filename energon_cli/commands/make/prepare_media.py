@@ -77,7 +77,7 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
 @media_options
 @shared_options("num_workers", type=click.IntRange(min=0))
 @shared_options("tmp_path", "progress", "json", "meta_folder")
-def prepare_media(path: str, *, num_workers: int | None, as_json: bool, meta_folder: str | None, **flags: Any) -> None:
+def prepare_media(path: str, *, num_workers: int | None, as_json: bool, **flags: Any) -> None:
     """Collect metadata of the images, audio and video in PATH, a folder of plain files.
 
     Reads the width, height and format of images, and the duration, frames and rates of audio and video, from file
@@ -104,7 +104,7 @@ def prepare_media(path: str, *, num_workers: int | None, as_json: bool, meta_fol
 
     # Check that the folder may get an index.
     started = time.perf_counter()
-    ref = DatasetRef(path, meta_folder=meta_folder)
+    ref = DatasetRef(path, meta_folder=flags.pop("meta_folder"))
     storage = ref.storage()
     check_destination(storage, ref)
     fault = unwritable_folder(storage)

@@ -133,7 +133,7 @@ def _ask_by_menus(
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         choice = DatasetYaml(spec=spec, field_map=field_map)
-        return show_trial(scan.wait(), choice, console, trust_code=flags.trust_code)
+        return show_trial(scan.wait(), choice, console, trust_code=flags.ref.trust_code)
 
     def show_choice(choice: SplitRequest) -> bool:
         request = _with_flags(flags, choice)

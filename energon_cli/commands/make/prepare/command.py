@@ -154,24 +154,31 @@ def prepare(path: str, **flags: Any) -> None:
     """
     from dataclasses import replace
 
-    from loader.format import check_finished
+    from loader.format import DatasetRef, check_finished
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
     from .other_paths import check_file_flags, check_record_file, offer_import, prepare_joins, prepare_jsonl
-    from .run import prepare_dataset
+    from .run import prepare_dataset, prepare_part
 
     # A folder of loose files is imported first, if the user agrees.
-    settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
+    ref = DatasetRef(
+        path,
+        dataset_config=flags.pop("dataset_yaml_name"),
+        meta_folder=flags.pop("meta_folder"),
+        trust_code=flags.pop("trust_code"),
+    )
+    settings = PrepareFlags(ref=ref, media=media_filter_of(flags), **flags)
     imported = offer_import(settings)
     if imported is not None and not settings.media:
         return  # it is prepared
     # Find out what the path names.
-    path = check_ref(settings.ref, takes_tar=False).path if imported is None else imported
+    ref = check_ref(ref, takes_tar=False) if imported is None else replace(ref, path=imported)
+    path = ref.path
     if is_url(path):
         use_rust_here()
-    settings = replace(settings, path=path, yes=settings.yes or imported is not None)
+    settings = replace(settings, ref=ref, yes=settings.yes or imported is not None)
     # Prepare the joins of a metadataset, or index a single file.
     if is_metadataset(path):
         prepare_joins(settings)
@@ -183,9 +190,4 @@ def prepare(path: str, **flags: Any) -> None:
     # Prepare a folder of shards, or scan a part of it.
     if not is_url(path):
         check_finished(open_storage(path))
-    if settings.part is not None:
-        from .run import prepare_part
-
-        prepare_part(settings)
-    else:
-        prepare_dataset(settings)
+    (prepare_dataset if settings.part is None else prepare_part)(settings)

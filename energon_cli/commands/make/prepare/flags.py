@@ -25,7 +25,7 @@ from ....console import is_terminal
 class PrepareFlags:
     """The parsed command line; ``energon prepare --help`` describes each flag."""
 
-    path: str
+    ref: DatasetRef  # the dataset, and the documents that are written
     split_ratio: str | None
     split_by: str | None
     split_parts: tuple[str, ...]
@@ -34,7 +34,6 @@ class PrepareFlags:
     sample_type: str | None
     field_map: str | None
     skip_dataset_yaml: bool
-    dataset_yaml_name: str
     non_interactive: bool
     yes: bool
     dry_run: bool
@@ -48,10 +47,8 @@ class PrepareFlags:
     tmp_path: str | None
     strict: bool
     as_json: bool
-    trust_code: bool
     max_json_bytes: int
     media: MediaFilter | None
-    meta_folder: str | None
     scan: ScanMode
     part: str | None
     merge: bool
@@ -59,14 +56,14 @@ class PrepareFlags:
     scheduler: str | None
 
     @property
-    def ref(self) -> DatasetRef:
-        """The dataset, and the documents that are written."""
-        return DatasetRef(
-            self.path,
-            dataset_config=self.dataset_yaml_name,
-            meta_folder=self.meta_folder,
-            trust_code=self.trust_code,
-        )
+    def path(self) -> str:
+        """Path or URL of the dataset."""
+        return self.ref.path
+
+    @property
+    def dataset_yaml_name(self) -> str:
+        """Name of the dataset file in the meta folder."""
+        return self.ref.dataset_config or "dataset.yaml"
 
     @property
     def is_at_url(self) -> bool:

@@ -275,7 +275,7 @@ def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choic
     chosen, found = choices.dataset_yaml, folder.contents
     if chosen is None:
         return []
-    faults = field_map_warnings(chosen, folder, trust_code=flags.trust_code)
+    faults = field_map_warnings(chosen, folder, trust_code=flags.ref.trust_code)
     return [*faults, *coverage_warnings(chosen, found)]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from loader.dataset import Dataset
-    from loader.dataset.query import SampleQuery, Values
+    from loader.dataset.query import Values
     from loader.format import DatasetRef
     from loader.format.documents import ValueName
 
@@ -122,8 +122,6 @@ def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[...
     return decorate
 
 
-_CRITERIA = ("split_parts", "keys_from", "key_column", "where", "computes", "filter_name", "keys")
-
 _MAX_UNASKED_S = 10.0  # a user waits so long without being asked
 
 
@@ -147,8 +145,21 @@ def query_options(function: Callable[..., None]) -> Callable[..., None]:
     @shared_options("filter")
     @wraps(function)
     def with_query(*arguments: Any, include_excluded: bool = True, **options: Any) -> None:
-        criteria = {name: options.pop(name) for name in _CRITERIA if name in options}
-        function(*arguments, query=_make_query(**criteria, excluded=include_excluded), **options)
+        from loader.dataset.query import SampleQuery, keys_and_origins
+
+        # The keys of a file and of the command line are joined.
+        keys, keys_from, column = (options.pop(name, None) for name in ("keys", "keys_from", "key_column"))
+        listed, origins = ([], {}) if keys_from is None else keys_and_origins(keys_from, column=column)
+        query = SampleQuery(
+            split_parts=options.pop("split_parts"),
+            keys=[*(keys or ()), *listed] if keys_from is not None or keys else None,
+            origins={key: some for key, some in origins.items() if key not in (keys or ())},
+            where=options.pop("where"),
+            filter=options.pop("filter_name"),
+            excluded=include_excluded,
+            compute=partial(compute_with_consent, computes=options.pop("computes")),
+        )
+        function(*arguments, query=query, **options)
 
     return with_query
 
@@ -159,32 +170,6 @@ def copy_options(function: Callable[..., None]) -> Callable[..., None]:
         "--include-excluded/--skip-excluded", default=False, help="Also samples that the split excludes."
     )
     return query_options(add(function))
-
-
-def _make_query(
-    *,
-    split_parts: Sequence[str],
-    keys_from: str | None,
-    key_column: str | None,
-    where: str | None,
-    computes: bool,
-    filter_name: str | None,
-    keys: Sequence[str] = (),
-    excluded: bool = True,
-) -> SampleQuery:
-    """Return the query of these options; keys of a file and of the command line are joined."""
-    from loader.dataset.query import SampleQuery, keys_and_origins
-
-    listed, origins = ([], {}) if keys_from is None else keys_and_origins(keys_from, column=key_column)
-    return SampleQuery(
-        split_parts=split_parts,
-        keys=[*keys, *listed] if keys_from is not None or keys else None,
-        origins={key: some for key, some in origins.items() if key not in keys},
-        where=where,
-        filter=filter_name,
-        excluded=excluded,
-        compute=partial(compute_with_consent, computes=computes),
-    )
 
 
 def compute_with_consent(

@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 from bisect import bisect_right
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
 from typing import Any, Literal, NoReturn, TypeVar
@@ -44,16 +44,11 @@ def load_prompts() -> None:
 
 def select(question: str, choices: Sequence[str], *, default: str | None = None, can_go_back: bool = False) -> str:
     """Prompt with a menu that points at the default first; Esc goes back if ``can_go_back``, else it leaves."""
-    import questionary
-
-    prompt = questionary.select(
-        _wrapped(question),
-        choices=[questionary.Choice(_wrapped(line, indent=5), value=line) for line in choices],
-        pointer=_pointer(),
+    prompt = _menu(
+        question,
+        {line: _wrapped(line, indent=5) for line in choices},
         default=default if default in choices else None,
-        style=_style(),
         instruction=_legend("↑ ↓ choose, Enter accepts", "q leaves", can_go_back=can_go_back, after=question),
-        erase_when_done=True,
     )
     _add_leaving(prompt.application.key_bindings, "q", "c-d", can_go_back=can_go_back)
     answer = str(_run(prompt.application, prompt.unsafe_ask))
@@ -131,20 +126,14 @@ def ask_text(
 
 def confirm(question: str, *, can_change: bool) -> Confirmation:
     """Prompt for the confirmation; Enter and y mean yes, and n returns to the prompts."""
-    import questionary
-
     answers = {"write": ("y", "yes, write this")}
     if can_change:  # else n leaves
         answers["change"] = ("n", "no, change the answers")
     answers["leave"] = ("q" if can_change else "n", "leave, and write nothing")
-    choices = [questionary.Choice(f"{key}  {label}", value=value) for value, (key, label) in answers.items()]
-    prompt = questionary.select(
-        _wrapped(question),
-        choices=choices,
-        pointer=_pointer(),
-        style=_style(),
+    prompt = _menu(
+        question,
+        {value: f"{key}  {label}" for value, (key, label) in answers.items()},
         instruction=_legend("", "", can_go_back=True, after=question) if can_change else " ",
-        erase_when_done=True,
     )
     bindings: Any = prompt.application.key_bindings
     for value, (key, _) in answers.items():
@@ -155,6 +144,20 @@ def confirm(question: str, *, can_change: bool) -> Confirmation:
     if answer == "leave":
         leave()
     return answer
+
+
+def _menu(question: str, lines: Mapping[str, str], *, instruction: str, default: str | None = None) -> Any:
+    import questionary
+
+    return questionary.select(
+        _wrapped(question),
+        choices=[questionary.Choice(line, value=value) for value, line in lines.items()],
+        pointer=_pointer(),
+        default=default,
+        style=_style(),
+        instruction=instruction,
+        erase_when_done=True,
+    )
 
 
 def leave() -> NoReturn:

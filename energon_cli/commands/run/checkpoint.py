@@ -51,46 +51,31 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
         Print the number of the next micro-batch:
             energon checkpoint info /data/run/step_1000 --json | jq '.runs[0].batch'
     """
-    from loader.training.states import group_by_run
+    from loader.training.states import describe_run, describe_state, group_by_run, place_text
 
-    from .checkpoint import read_state_files
-
+    # Describe the states of each file, and keep them for the runs that they belong to.
     documents: list[dict[str, Any]] = []
     states: list[tuple[str, RunState]] = []
     for path, found in read_state_files(files):
-        documents.append(_file_facts(path, found))
-        if not isinstance(found, EnergonError):
-            states += [(f"{path}: {_place(one.place)}", one.state) for one in found.states]
-    facts = {"files": documents, "runs": [_run_facts(run) for run in group_by_run(states)]}
+        if isinstance(found, EnergonError):
+            documents.append({"path": path, "form": None, "fault": str(found), "states": []})
+            continue
+        placed = [(place_text(one.place), one.state) for one in found.states]
+        described = [{"place": place, **describe_state(state)} for place, state in placed]
+        documents.append({"path": path, "form": found.form, "fault": None, "states": described})
+        states += [(f"{path}: {place}", state) for place, state in placed]
+    # Describe the runs, from the states of all their ranks.
+    runs = [
+        {"states": [where for where, _ in run], **describe_run([state for _, state in run])}
+        for run in group_by_run(states)
+    ]
+    facts = {"files": documents, "runs": runs}
     if as_json:
         print_json(facts)
     else:
         _show(output_console(), facts)
-    if any(file["fault"] for file in documents) or any(
-        run["fault"] and not run["missing_ranks"] for run in facts["runs"]
-    ):
+    if any(file["fault"] for file in documents) or any(run["fault"] and not run["missing_ranks"] for run in runs):
         raise click.exceptions.Exit(1)
-
-
-def _file_facts(path: str, found: Any) -> dict[str, Any]:
-    from loader.training.states import describe_state
-
-    if isinstance(found, EnergonError):
-        return {"path": path, "form": None, "fault": str(found), "states": []}
-    states = [{"place": _place(one.place), **describe_state(one.state)} for one in found.states]
-    return {"path": path, "form": found.form, "fault": None, "states": states}
-
-
-def _place(place: Any) -> str:
-    from loader.training.states import place_text
-
-    return place_text(place)
-
-
-def _run_facts(run: Sequence[tuple[str, RunState]]) -> dict[str, Any]:
-    from loader.training.states import describe_run
-
-    return {"states": [where for where, _ in run], **describe_run([state for _, state in run])}
 
 
 # -------------------------------------------------------------------------------------------------------- output

@@ -39,8 +39,8 @@ def check_path(path: str) -> str:
 def check_ref(ref: DatasetRef, *, takes_tar: bool = True) -> DatasetRef:
     """Return the reference of a folder, a file of samples or a metadataset; raise for other paths.
 
-    A ``file://`` URL becomes a path, and a prefix of a pair of token files that of its ``.bin`` file. A missing folder
-    passes, and a missing file of an object store: opening it raises with a better message.
+    A ``file://`` URL becomes a path, and the prefix of a pair of token files the path of its ``.bin`` file. A missing
+    folder passes, and a missing file of an object store: opening it raises with a better message.
     """
     from loader.format.documents import data_path, fault_of_file, is_metadataset, is_record_file, is_tar_file
     from loader.storage import hint_of_missing, is_url, split_url
@@ -95,8 +95,8 @@ _ON_REQUEST = ("dataset_config", "trust_code")
 def dataset_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds ``--split-config``, ``--meta-folder`` and other options about the datasets at PATH.
 
-    The function gets PATH with these choices as ``ref``, of which ``check_ref`` checks the path; for several paths, as
-    ``refs``. A metadataset names the documents of its datasets itself, so only an explicit flag overrides them.
+    The function gets PATH with these choices as ``ref``, whose path ``check_ref`` checks; several paths are ``refs``. A
+    metadataset names the documents of its datasets itself, so only an explicit flag overrides them.
     """
     every = [name for name in _DOCUMENTS if name in names or name not in _ON_REQUEST]
 

@@ -105,7 +105,7 @@ Of a flag that the command still has, such as ``--parallel`` of megatron-energon
 
 
 def replace_old_spellings(ctx: click.Context, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the arguments of a command in new spellings, after those of old variables, and a note for each old one."""
+    """Return the arguments of a command in new spellings, after what old variables set, and a note for each old one."""
     # Find the old spellings of this command, by its name and the names of its groups.
     words, parent = [], ctx
     while parent.parent is not None:

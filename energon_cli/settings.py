@@ -1,4 +1,4 @@
-"""Settings of the output that all commands share, and texts for narrow terminals and those of ASCII only."""
+"""Settings of the output that all commands share, and texts for narrow or ASCII-only terminals."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ _LINK = re.compile(r"\x1b\]8;;.*?\x1b\\")
 
 
 def break_between_words(text: str, stream: Any) -> str:
-    """Replace spaces by line breaks where lines are longer than those of a terminal; the length of the text stays."""
+    """Replace spaces by line breaks where lines are wider than the terminal; the length of the text stays."""
     if not (stream and stream.isatty()):
         return text
     try:

@@ -26,7 +26,7 @@ Indexes = Sequence[tuple[Leaf, IntArray | None]]
 class Columns(Mapping[str, npt.NDArray[Any]]):
     """The columns of a dataset by name: arrays of shape (samples,).
 
-    The array of a whole dataset is memory-mapped, and so read-only; that of a selection holds its values. Samples
+    The array of a whole dataset is memory-mapped, and so read-only; a selection has an array of its values. Samples
     without a value have NaN, or make a masked array. Texts are an array of ``str`` objects, None without a value.
 
     Args:

@@ -83,6 +83,7 @@ def serve_pages(
     on_start: Callable[[], None],
 ) -> None:
     """Serve pages until Ctrl-C or SIGTERM, then end the worker processes."""
+    # The application, its worker processes, and the guard around it.
     thumbnails = ThumbnailPool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
     readers = ReaderPool(workers=2)
     routes = [
@@ -94,6 +95,7 @@ def serve_pages(
     application, port = Starlette(routes=routes, exception_handlers=answers), listener.getsockname()[1]
     app = Guard(application, token=token, host=host, port=port, embed=embed)
 
+    # The server tells when it serves, and ends the workers.
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
@@ -106,6 +108,7 @@ def serve_pages(
             thumbnails.close()
             readers.close()
 
+    # Serve until Ctrl-C or SIGTERM.
     config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1, server_header=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises its signal again: worker processes must end
     try:

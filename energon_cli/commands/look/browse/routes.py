@@ -373,7 +373,7 @@ class Routes:
         return dataset
 
     def _sample_of(self, request: Request) -> tuple[BrowsedDataset, int]:
-        """Return the dataset of a request's path, and the number of its sample, which is that of the page's version."""
+        """Return the dataset and sample number of a request's path, if the page shows the present version."""
         dataset, number = self._dataset_of(request), request.path_params["number"]
         if request.query_params.get("v", dataset.version) != dataset.version:
             raise HTTPException(410, "the dataset was prepared again; load the page again")

@@ -62,7 +62,7 @@ class ImportFlags:
     def of(
         cls, *, key_column: str | None, split_column: str | None, keep_text_only: bool, keep_urls: bool, **options: Any
     ) -> ImportFlags:
-        """Gather the options of the command; those of pictures and sources have the names of the library."""
+        """Gather the options of the command; options of pictures and sources have the names of the library."""
 
         def taken(kind: type[PictureOptions | SourceOptions]) -> dict[str, Any]:
             return {each.name: options.pop(each.name) for each in fields(kind) if each.name in options}

@@ -288,6 +288,7 @@ def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder
 
 
 def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, draft: _Draft, console: Console) -> None:
+    # Plan the shards, and print the plan as JSON or as text.
     parts = listed.plan(layout)
     if flags.as_json:
         document = {
@@ -313,6 +314,7 @@ def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, d
             console.print(f"  {escape_controls(part.name)}: {counts}")
         show_files(console, draft.files, folder=f"{flags.output}/.nv-meta")
         show_note(*draft.notes)
+    # Show what would be left out; --strict refuses it.
     show_account(listed.account)
     if flags.strict:
         listed.account.check_complete(at=flags.output)

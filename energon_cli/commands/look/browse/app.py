@@ -95,7 +95,7 @@ def serve_pages(
     application, port = Starlette(routes=routes, exception_handlers=answers), listener.getsockname()[1]
     app = Guard(application, token=token, host=host, port=port, embed=embed)
 
-    # The server tells when it serves, and ends the workers.
+    # The server reports when it serves, and ends the workers.
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)

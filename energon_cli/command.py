@@ -14,10 +14,9 @@ from typing import Any
 import click
 
 from .completion import complete_values
-from .environment import name_variables, options_from_environment, variables_note
-from .old_spellings import replace_old_spellings
+from .environment import name_variables, options_from_environment, replace_old_spellings, variables_note
 from .options import COMMON_OPTIONS, common_options, suggest_choices
-from .settings import name_program, output_settings
+from .settings import name_program, output_settings, scoped_settings
 
 _STORE_OPTION = "--storage-option"
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -32,13 +31,11 @@ class LazyCommand:
     """A command that is imported on first use.
 
     Args:
-        module: The module that defines it.
-        attribute: Its name in that module.
-        short_help: Its line in the group's help.
+        place: Its module, relative to ``energon_cli.commands``, a colon, and its name in the module.
+        short_help: Its line in the help of the group.
     """
 
-    module: str
-    attribute: str
+    place: str
     short_help: str
 
 
@@ -48,6 +45,10 @@ class _NamesVariables(click.Command):
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         # Click caches the help option with the names of the first context that requests it.
         return ["-h", "--help"]
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        with scoped_settings():  # of a command that a program runs itself, such as megatron.energon.tools.prepare
+            return super().main(*args, **kwargs)
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         parameters = super().get_params(ctx)
@@ -88,7 +89,9 @@ class LazyGroup(_NamesVariables, click.Group):
         lazy = self.lazy_commands.get(cmd_name)
         if lazy is None:
             return None
-        command: click.Command = getattr(importlib.import_module(lazy.module), lazy.attribute)
+        module, _, attribute = lazy.place.partition(":")
+        command: click.Command = getattr(importlib.import_module(module, "energon_cli.commands"), attribute)
+        command.short_help = lazy.short_help
         return command
 
     def resolve_command(
@@ -107,7 +110,6 @@ class LazyGroup(_NamesVariables, click.Group):
         return super().resolve_command(ctx, args)
 
     def _guess(self, word: str, rest: Sequence[str]) -> list[str]:
-        """Return the command line that a user probably means; empty without a guess."""
         from difflib import get_close_matches
 
         word_ = word.lower()
@@ -252,7 +254,6 @@ def _help_all_option() -> click.Option:
 
 
 def _record(parameter: click.Parameter, ctx: click.Context) -> tuple[str, str] | None:
-    """Return the line of an option in the help; arguments are in the usage line."""
     return parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
 
 
@@ -266,7 +267,6 @@ def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str
 
 
 def _write_options(ctx: click.Context, formatter: click.HelpFormatter, parameters: Sequence[click.Parameter]) -> None:
-    """Write the options of a command, then the common options, and how environment variables set them."""
     sections: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
     for one in parameters:
         record = _record(one, ctx)
@@ -318,11 +318,7 @@ def storage_option() -> click.Option:
 
 
 def energon_command(
-    name: str,
-    *,
-    short_help: str,
-    takes_path: bool = True,
-    advanced: Collection[str] = (),
+    name: str, *, takes_path: bool = True, advanced: Collection[str] = ()
 ) -> Callable[[Callable[..., Any]], click.Command]:
     """Return a decorator that turns a function into a command with help, the common options and completion.
 
@@ -330,7 +326,6 @@ def energon_command(
 
     Args:
         name: Name of the command.
-        short_help: Its line in the group's help.
         takes_path: It reads datasets, and takes ``--storage-option``.
         advanced: Names of the parameters that only ``--help-all`` shows.
     """
@@ -344,7 +339,6 @@ def energon_command(
             help=text,
             examples=[*zip([line.rstrip(":") for line in lines[::2]], lines[1::2], strict=True)],
             advanced=advanced,
-            short_help=short_help,
             context_settings=CONTEXT_SETTINGS,
         )(function)
         if takes_path:

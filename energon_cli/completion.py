@@ -18,8 +18,6 @@ _MAX_KEYS = 200_000  # of one shard: reading more would keep the shell waiting
 
 
 class _Completed(click.types.StringParamType):
-    """A text whose candidates a function returns."""
-
     def __init__(self, candidates: Callable[[click.Context, str], Iterable[CompletionItem]]) -> None:
         self._candidates = candidates
 
@@ -59,7 +57,6 @@ def _sample_types(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
 
 
 def _split_parts(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-    """Complete the last name of a list with commas, without the names before it."""
     before, comma, last = incomplete.rpartition(",")
     names = [name for name in _names_of_parts(ctx) if name not in before.split(",")]
     return [CompletionItem(f"{before}{comma}{item.value}") for item in _starting_with(last, names)]

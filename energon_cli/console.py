@@ -1,23 +1,26 @@
-"""Output of commands: plain text when piped, colours on a terminal, control characters from data always escaped."""
+"""Output of commands: plain text when piped, colours and links on a terminal, control characters always escaped."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, Self
+from urllib.parse import quote
 
 import click
 
 from loader.errors import escape_controls
 
-from .ascii_text import AsciiStream, is_ascii_only
-from .settings import break_between_words, name_program, output_settings
+from .settings import AsciiStream, break_between_words, is_ascii_only, name_program, output_settings
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from loader.accounting import Account, AccountEntry
 
@@ -128,6 +131,7 @@ def _console(stream: Any) -> Console:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
+    # Piped output has no colours and a fixed width; a terminal has those that it can show.
     terminal, coloured = bool(stream.isatty()), colour_wanted(stream)
     system: Literal["auto", "256", "truecolor"] | None = "256" if coloured and not terminal else "auto"
     if terminal and _supports_truecolor():
@@ -135,6 +139,7 @@ def _console(stream: Any) -> Console:
     if output_settings().color == "never":
         system = None  # no bold text, either
     file: Any = AsciiStream(stream) if terminal and is_ascii_only() else stream
+    # Nothing in a text is markup: texts come from data.
     return PlainConsole(
         file=file,
         force_terminal=terminal,
@@ -157,12 +162,7 @@ def _supports_truecolor() -> bool:
 
 
 def print_json(document: Any, *, in_one_line: bool = False) -> None:
-    """Print a report as JSON on standard output, with indents or in one line.
-
-    Args:
-        document: Mappings, lists, dataclasses and scalars.
-        in_one_line: Without indents.
-    """
+    """Print a report as JSON on standard output, with indents or in one line."""
     click.echo(json_line(document) if in_one_line else _indented(_as_json(document)))
 
 
@@ -173,7 +173,6 @@ def json_line(document: Any) -> str:
 
 
 def _indented(document: Any) -> str:
-    """Return plain data as JSON with indents."""
     import msgspec
 
     try:
@@ -205,17 +204,18 @@ def _as_json(value: Any) -> Any:
     return str(value)
 
 
-def write_file(path: str, content: bytes, *, hint: str) -> None:
-    """Write a file that the command line names.
+def facts_of(report: Any, names: str) -> dict[str, Any]:
+    """Return attributes of a report, in this order, for a JSON document; ``bytes=size_bytes`` gives one another key.
 
-    Args:
-        path: The file; an existing one is replaced.
-        content: Its bytes.
-        hint: What to do about an error.
-
-    Raises:
-        StorageError: The file cannot be written.
+    >>> facts_of(slice(1, 5), "start end=stop")
+    {'start': 1, 'end': 5}
     """
+    pairs = (name.partition("=") for name in names.split())
+    return {key: attrgetter(attribute or key)(report) for key, _, attribute in pairs}
+
+
+def write_file(path: str, content: bytes, *, hint: str) -> None:
+    """Write a file that the command line names, and that may exist."""
     try:
         with open(path, "wb") as file:
             file.write(content)
@@ -249,3 +249,89 @@ def _line(entry: AccountEntry) -> str:
     example = f", first {entry.example}" if entry.count > 1 else f": {entry.example}"
     counted = plural(entry.count, entry.unit.removesuffix("s"))
     return f"{counted}{size}, {meanings()[entry.reason]}{example if entry.example else ''} [{entry.reason}]"
+
+
+_PROGRAMS = ("ghostty", "Hyper", "iTerm.app", "mintty", "rio", "tabby", "vscode", "WarpTerminal", "WezTerm")
+_TERMS = ("alacritty", "contour", "foot", "ghostty", "rio", "wezterm", "xterm-ghostty", "xterm-kitty")
+_VARIABLES = ("DOMTERM", "KITTY_WINDOW_ID", "KONSOLE_VERSION", "WT_SESSION")
+_MIN_VTE = 5000  # GNOME Terminal and its relatives
+_PLACE = re.compile(r"^(  at: )(.+)$", re.MULTILINE)
+
+
+def supports_links(stream: Any) -> bool:
+    """Check whether a stream is a terminal that shows links; ``FORCE_HYPERLINK=1`` or ``0`` overrides what is known.
+
+    Never if the stream is piped, or colours are off.
+    """
+    if not (is_terminal(stream) and colour_wanted(stream)):
+        return False
+    forced = os.environ.get("FORCE_HYPERLINK")
+    if forced:
+        return forced != "0"
+    version = os.environ.get("VTE_VERSION", "")
+    return (
+        os.environ.get("TERM_PROGRAM") in _PROGRAMS
+        or os.environ.get("TERM", "").startswith(_TERMS)
+        or any(os.environ.get(name) for name in _VARIABLES)
+        or (version.isdecimal() and int(version) >= _MIN_VTE)
+    )
+
+
+def file_url(path: str) -> str | None:
+    """Return the URL of an existing file or folder, or the URL that a path is; None for others.
+
+    The URL is ASCII without control characters, whatever the path has.
+    """
+    import socket
+
+    scheme, separator, rest = path.partition("://")
+    if separator:
+        return f"{scheme}://{quote(rest, safe='/:?=&%')}" if scheme in ("http", "https") else None
+    if not os.path.exists(path):
+        return None
+    return f"file://{quote(socket.gethostname())}{quote(os.fsencode(os.path.abspath(path)))}"
+
+
+def linked_path(console: Console, path: str) -> Text:
+    """Return a path in bold, as a link if the console shows links."""
+    from rich.style import Style
+    from rich.text import Text
+
+    url = file_url(path) if supports_links(console.file) else None
+    return Text(escape_controls(path), style=Style(bold=True, link=url))
+
+
+def link_places(message: str, escaped: str) -> str:
+    """Return the escaped text of a message, whose ``at:`` lines are links to the files that they name."""
+    places = [found[2] for found in _PLACE.finditer(message)]
+    if len(places) != len(_PLACE.findall(escaped)):
+        return escaped
+    urls = iter([_place_url(place) for place in places])
+
+    def link(found: re.Match[str]) -> str:
+        url = next(urls)
+        return found[0] if url is None else f"{found[1]}{_link(url, found[2])}"
+
+    return _PLACE.sub(link, escaped)
+
+
+def linked_text(text: str, path: str) -> str:
+    """Return an escaped text; if standard output shows links, as a link to the longest path that exists."""
+    shown = escape_controls(text)
+    url = _place_url(os.path.abspath(path)) if "://" not in path and supports_links(sys.stdout) else None
+    return shown if url is None else _link(url, shown)
+
+
+def _link(url: str, text: str) -> str:
+    return f"\x1b]8;;{url}\x1b\\{text}\x1b]8;;\x1b\\"
+
+
+def _place_url(place: str) -> str | None:
+    """Return the URL of the longest path that a place begins with: ``/data/s.tar, byte 512`` or ``/data/s.tar/key``."""
+    try:
+        path = place if os.path.exists(place) else place.rpartition(", byte")[0] or place
+        while path and not os.path.exists(path):
+            path = os.path.dirname(path) if os.path.dirname(path) != path else ""
+        return file_url(path) if os.path.isabs(path) and path != "/" else None
+    except (OSError, ValueError):  # no path: a null character, or a name that is too long
+        return None

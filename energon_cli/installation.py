@@ -29,38 +29,23 @@ _REPAIR = f"run 'pip uninstall megatron-energon', then '{_REINSTALL}', because u
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalDistribution:
-    """An installed ``megatron-energon``, whose module names clash with our alias.
-
-    Args:
-        version: Its version.
-        folder: The entry of ``sys.path`` that it is installed in.
-        shares_files: True if it is installed over our files.
-    """
+    """An installed ``megatron-energon``, whose module names clash with our alias."""
 
     version: str
-    folder: str
-    shares_files: bool
+    folder: str  # the entry of sys.path that it is installed in
+    shares_files: bool  # it is installed over our files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationFault:
-    """A fault of the installation.
+    """A fault of the installation."""
 
-    Args:
-        message: The fault, its location and a hint.
-        breaks: True if ``megatron.energon`` is unusable until it is fixed.
-    """
-
-    message: str
-    breaks: bool
+    message: str  # with the location and a hint
+    breaks: bool  # megatron.energon is unusable until it is fixed
 
 
 def shadowed_loader() -> str | None:
-    """Find a file or folder that is imported as ``loader`` instead of this library.
-
-    Returns:
-        A message with its location and a hint; None if ``loader`` is this library.
-    """
+    """Return a message about a file or folder that is imported as ``loader``; None if ``loader`` is this library."""
     try:
         spec = find_spec("loader")
     except ValueError:  # a module without a spec, inserted into sys.modules
@@ -168,7 +153,6 @@ def _is_ours(alias: str) -> bool:
 
 
 def _read(path: str) -> bytes:
-    """Read a file; return nothing if that is impossible."""
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -23,66 +23,36 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
 COMMANDS = {
-    "import": LazyCommand(
-        "energon_cli.commands.make.import_data.command",
-        "import_data",
-        "Convert files, tables and archives to a dataset.",
-    ),
-    "prepare": LazyCommand("energon_cli.prepare.command", "prepare", "Index and split a folder of tar shards."),
+    "import": LazyCommand(".make.import_data.command:import_data", "Convert files, tables and archives to a dataset."),
+    "prepare": LazyCommand(".make.prepare.command:prepare", "Index and split a folder of tar shards."),
     "prepare-media": LazyCommand(
-        "energon_cli.prepare.media", "prepare_media", "Collect sizes and durations of media files in a folder."
+        ".make.prepare_media:prepare_media", "Collect sizes and durations of media files in a folder."
     ),
-    "info": LazyCommand("energon_cli.commands.look.info", "info", "Describe a dataset on one screen."),
-    "lint": LazyCommand("energon_cli.commands.look.lint", "lint", "Check a dataset and list all its faults."),
-    "rule": LazyCommand("energon_cli.commands.look.rule", "rule", "Explain codes of findings and of unused input."),
-    "preview": LazyCommand(
-        "energon_cli.commands.look.preview.command", "preview", "Show samples, with their pictures, in the terminal."
-    ),
-    "stats": LazyCommand(
-        "energon_cli.commands.look.stats", "stats", "Show sizes, lengths, JSON fields and duplicates."
-    ),
-    "explain": LazyCommand("energon_cli.commands.run.explain", "explain", "Show what a training run will read."),
-    "trace": LazyCommand("energon_cli.commands.run.trace", "trace", "List the samples of a training step."),
-    "analyze-debug": LazyCommand(
-        "energon_cli.commands.run.analyze_debug", "analyze_debug", "Draw which samples a run used at which step."
-    ),
-    "profile": LazyCommand(
-        "energon_cli.commands.run.profile", "profile", "Run a training script, and show what its loaders wait for."
-    ),
-    "browse": LazyCommand(
-        "energon_cli.commands.look.browse.command", "browse", "Show samples, with their pictures, in a web browser."
-    ),
-    "get": LazyCommand("energon_cli.commands.look.get", "get", "Print a part of samples, or list their parts."),
-    "extract": LazyCommand(
-        "energon_cli.commands.change.export", "extract", "Copy samples to files, tar shards or lines of JSON."
-    ),
-    "export": LazyCommand(
-        "energon_cli.commands.change.export", "export", "Copy a dataset to files, JSON lines, Parquet, Hugging Face."
-    ),
-    "reshard": LazyCommand(
-        "energon_cli.commands.change.reshard", "reshard", "Write a dataset to new shards: sizes, order, parts."
-    ),
-    "exclude": LazyCommand(
-        "energon_cli.commands.change.exclude", "exclude", "Take samples out of training, or undo it."
-    ),
-    "merge": LazyCommand("energon_cli.commands.change.merge", "merge", "Merge datasets, by links to their shards."),
-    "split": LazyCommand(
-        "energon_cli.commands.change.split", "split", "Change the split of a dataset, or check it for leaks."
-    ),
+    "info": LazyCommand(".look.info:info", "Describe a dataset on one screen."),
+    "lint": LazyCommand(".look.lint:lint", "Check a dataset and list all its faults."),
+    "rule": LazyCommand(".look.rule:rule", "Explain codes of findings and of unused input."),
+    "preview": LazyCommand(".look.preview.command:preview", "Show samples, with their pictures, in the terminal."),
+    "stats": LazyCommand(".look.stats:stats", "Show sizes, lengths, JSON fields and duplicates."),
+    "explain": LazyCommand(".run.explain:explain", "Show what a training run will read."),
+    "trace": LazyCommand(".run.trace:trace", "List the samples of a training step."),
+    "analyze-debug": LazyCommand(".run.analyze_debug:analyze_debug", "Draw which samples a run used at which step."),
+    "profile": LazyCommand(".run.profile:profile", "Run a training script, and show what its loaders wait for."),
+    "browse": LazyCommand(".look.browse.command:browse", "Show samples, with their pictures, in a web browser."),
+    "get": LazyCommand(".look.get:get", "Print a part of samples, or list their parts."),
+    "extract": LazyCommand(".change.export:extract", "Copy samples to files, tar shards or lines of JSON."),
+    "export": LazyCommand(".change.export:export", "Copy a dataset to files, JSON lines, Parquet, Hugging Face."),
+    "reshard": LazyCommand(".change.reshard:reshard", "Write a dataset to new shards: sizes, order, parts."),
+    "exclude": LazyCommand(".change.exclude:exclude", "Take samples out of training, or undo it."),
+    "merge": LazyCommand(".change.merge:merge", "Merge datasets, by links to their shards."),
+    "split": LazyCommand(".change.split:split", "Change the split of a dataset, or check it for leaks."),
     "add-parts": LazyCommand(
-        "energon_cli.commands.change.add_parts",
-        "add_parts",
-        "Add parts to the samples of a dataset, next to its shards.",
+        ".change.add_parts:add_parts", "Add parts to the samples of a dataset, next to its shards."
     ),
-    "mount": LazyCommand("energon_cli.commands.look.mount", "mount", "Show the samples of a dataset as files."),
-    "diff": LazyCommand("energon_cli.commands.look.diff", "diff", "Compare two datasets, metadatasets or checkpoints."),
-    "checkpoint": LazyCommand(
-        "energon_cli.commands.run.checkpoint", "checkpoint", "Inspect and redistribute saved states."
-    ),
-    "doctor": LazyCommand("energon_cli.commands.run.doctor", "doctor", "Examine this machine and installation."),
-    "completion": LazyCommand(
-        "energon_cli.commands.run.completion", "completion", "Print the script that completes commands in a shell."
-    ),
+    "mount": LazyCommand(".look.mount:mount", "Show the samples of a dataset as files."),
+    "diff": LazyCommand(".look.diff:diff", "Compare two datasets, metadatasets or checkpoints."),
+    "checkpoint": LazyCommand(".run.checkpoint:checkpoint", "Inspect and redistribute saved states."),
+    "doctor": LazyCommand(".run.doctor:doctor", "Examine this machine and installation."),
+    "completion": LazyCommand(".run.completion:completion", "Print the script that completes commands in a shell."),
 }
 
 _WORDS = {
@@ -198,6 +168,7 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
     from loader.errors import EnergonError
 
     try:
+        # Run the command; --debug shows where an unexpected error was raised.
         try:
             with cli.make_context(program_name(), [*arguments], obj=tuple(arguments)) as ctx:
                 cli.invoke(ctx)
@@ -210,6 +181,7 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
                 click.echo(escape_controls(traceback.format_exc(), keep="\n\t"), err=True)
             raise
+    # Turn its end into a message and an exit code.
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
@@ -244,7 +216,6 @@ def _run(arguments: list[str], settings: OutputSettings) -> int:
 
 
 def _name_option(error: click.UsageError, arguments: Sequence[str]) -> None:
-    """Add the command line with the option that is probably meant to a message about an unknown one."""
     if not isinstance(error, click.NoSuchOption) or not error.possibilities:
         return
     import shlex
@@ -314,7 +285,7 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
         text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
     text = break_between_words(text if label is None else f"{label}: {text}", sys.stderr)
     if coloured and "  at: " in text:
-        from .links import link_places, supports_links
+        from .console import link_places, supports_links
 
         text = link_places(message, text) if supports_links(sys.stderr) else text
     try:
@@ -327,7 +298,6 @@ def _print_message(message: str, *, label: Literal["error", "warning"] | None = 
 
 
 def _print_costs(started_s: float) -> None:
-    """Print the time and memory of a run, for ``--verbose``."""
     import resource
 
     scale = 1 if sys.platform == "darwin" else 1024  # bytes or KiB

@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from .settings import OutputSettings, output_settings
+from .settings import output_settings
+
+if TYPE_CHECKING:
+    from loader.inspect.runs import PlannedRun
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,9 +25,6 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 def parse_size(_ctx: click.Context, _parameter: click.Parameter, text: str) -> int:
     """Parse a size in bytes, as the callback of an option.
-
-    Raises:
-        click.BadParameter: It is no positive size.
 
     >>> [parse_size(None, None, text) for text in ("500MB", "1.5 GiB", "1000")]
     [500000000, 1610612736, 1000]
@@ -86,12 +86,18 @@ def _one_name(context: click.Context, parameter: click.Parameter, given: str | N
     return names[0] if names else None
 
 
+def _choose_progress(_context: click.Context, _parameter: click.Parameter, given: bool | None) -> None:
+    settings = output_settings()
+    if given is not None and settings.progress is not False:  # --no-progress before the command's name holds
+        settings.progress = given
+
+
 def _shared(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
     return spellings, settings
 
 
-def _flag(*spellings: str, help: str) -> tuple[tuple[str, ...], dict[str, Any]]:  # noqa: A002 - click's name
-    return _shared(*spellings, is_flag=True, help=help)
+def _flag(*spellings: str, **settings: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    return _shared(*spellings, is_flag=True, **settings)
 
 
 _NUMBER: dict[str, Any] = {"metavar": "N", "type": click.IntRange(min=1)}
@@ -137,6 +143,8 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
     "progress": _shared(
         "--progress/--no-progress",
         default=None,
+        expose_value=False,
+        callback=_choose_progress,
         help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
     ),
     "sample_type": _shared(
@@ -219,81 +227,45 @@ COMMON_OPTIONS = ("quiet", "verbose", "color", "no_progress", "debug")
 
 
 def common_options(taken: Iterable[str] = ()) -> list[click.Option]:
-    """Create ``--quiet``, ``--verbose``, ``--color``, ``--no-progress`` and ``--debug``.
-
-    Args:
-        taken: Flags of the command itself, which keep their meaning.
-    """
+    """Create ``--quiet``, ``--verbose``, ``--color``, ``--no-progress`` and ``--debug``, without taken flags."""
     taken = set(taken)
-    options: list[tuple[list[str], dict[str, Any]]] = [
-        (
-            ["-q", "--quiet"],
-            {"is_flag": True, "callback": _remember(_set_quiet), "help": "Print only results and errors."},
+    options = (
+        _flag("-q", "--quiet", callback=_set("quiet"), help="Print only results and errors."),
+        _shared(
+            "-v",
+            "--verbose",
+            count=True,
+            callback=_set("verbosity"),
+            help="Print messages of the library, time and memory; -vv prints more.",
         ),
-        (
-            ["-v", "--verbose"],
-            {
-                "count": True,
-                "callback": _remember(_set_verbosity),
-                "help": "Print messages of the library, time and memory; -vv prints more.",
-            },
+        _shared(
+            "--color",
+            type=_Choice(["auto", "always", "never"]),
+            callback=_set("color"),
+            help="Use colours and links; auto uses them on terminals.",
         ),
-        (
-            ["--color"],
-            {
-                "type": _Choice(["auto", "always", "never"]),
-                "callback": _remember(_set_color),
-                "help": "Use colours and links; auto uses them on terminals.",
-            },
-        ),
-        (
-            ["--no-progress"],
-            {"is_flag": True, "callback": _remember(_set_no_progress), "help": "Show no progress."},
-        ),
-        (
-            ["--debug"],
-            {"is_flag": True, "callback": _remember(_set_debug), "help": "Show the traceback of an error."},
-        ),
-    ]
-    made = []
-    for names, settings in options:
-        free = [name for name in names if name not in taken]
-        if free:
-            made.append(click.Option(free, expose_value=False, **settings))
-    return made
+        _flag("--no-progress", callback=_set("progress"), help="Show no progress."),
+        _flag("--debug", callback=_set("debug"), help="Show the traceback of an error."),
+    )
+    named = [([name for name in names if name not in taken], settings) for names, settings in options]
+    return [click.Option(names, expose_value=False, **settings) for names, settings in named if names]
 
 
-def _remember(change: Callable[[OutputSettings, Any], None]) -> Callable[[click.Context, click.Parameter, Any], None]:
-    """Return a callback that changes the settings of this run, if the option is given."""
+def _set(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    """Return a callback that sets a field of the settings of this run, if the option is given."""
 
     def callback(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
-        if value:  # not given after the command's name: the value from before it stays
-            settings = output_settings()
-            change(settings, value)
-            ctx.color = {"always": True, "never": False}.get(settings.color, ctx.color)
+        if not value:  # not given after the command's name: the value from before it stays
+            return
+        settings = output_settings()
+        if name == "verbosity":  # before the command's name and after it
+            value += settings.verbosity
+        setattr(settings, name, value if name != "progress" else False)
+        if name == "verbosity":
+            logging.getLogger("loader").setLevel(settings.log_level)
+        ctx.color = {"always": True, "never": False}.get(settings.color, ctx.color)
 
     return callback
-
-
-def _set_quiet(settings: OutputSettings, value: bool) -> None:
-    settings.quiet = value
-
-
-def _set_verbosity(settings: OutputSettings, value: int) -> None:
-    settings.verbosity += value
-    logging.getLogger("loader").setLevel(settings.log_level)
-
-
-def _set_color(settings: OutputSettings, value: str) -> None:
-    settings.color = value
-
-
-def _set_no_progress(settings: OutputSettings, value: bool) -> None:
-    settings.progress = not value
-
-
-def _set_debug(settings: OutputSettings, value: bool) -> None:
-    settings.debug = value
 
 
 if TYPE_CHECKING:
@@ -303,8 +275,6 @@ else:
 
 
 class _Choice(_AnyChoice):
-    """A choice whose message about another value suggests a similar one."""
-
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return super().convert(value, param, ctx)
@@ -322,3 +292,56 @@ def suggest_choices(parameters: Iterable[click.Parameter]) -> None:
     for parameter in parameters:
         if type(parameter.type) is click.Choice:
             parameter.type = _Choice(parameter.type.choices, case_sensitive=parameter.type.case_sensitive)
+
+
+def run_options(function: F) -> F:
+    """Add the options that :func:`plan_run` takes."""
+    for add in (
+        shared_options("trust_code"),
+        shared_options("filter", help="Filter of every dataset: filter_name=."),
+        shared_options("seed", help="Seed of the run: seed_offset=."),
+        click.option("--lanes", metavar="L", type=click.IntRange(min=1), help="Number of lanes, of a restored run."),
+        click.option("--max-samples-per-sequence", metavar="N", type=click.IntRange(min=1), help="Length of a slice."),
+        click.option("--shuffle-buffer-size", metavar="N", type=click.IntRange(min=0), help="Samples shuffled freely."),
+        shared_options("split_part", default="train", show_default=True, help="Part of the split."),
+        shared_options(
+            "num_workers", metavar="W", type=click.IntRange(min=0), default=0, show_default=True, help="Of a rank."
+        ),
+        click.option(
+            "--world-size", metavar="R", type=click.IntRange(min=1), default=1, show_default=True, help="Ranks."
+        ),
+        click.option(
+            "--batch-size",
+            metavar="B",
+            type=click.IntRange(min=1),
+            default=1,
+            show_default=True,
+            help="Samples of a micro-batch.",
+        ),
+    ):
+        function = add(function)
+    return function
+
+
+RUN_OPTIONS = (
+    "batch_size",
+    "world_size",
+    "num_workers",
+    "split_part",
+    "shuffle_buffer_size",
+    "max_samples_per_sequence",
+    "lanes",
+    "seed",
+    "filter_name",
+)
+"""The parameters of these options that a checkpoint has."""
+
+
+def plan_run(path: str, *, seed: int, **options: Any) -> PlannedRun:
+    """Return the run that the options describe."""
+    from loader.inspect.runs import PlannedRun, RunRequest
+
+    lanes, ranks = options["lanes"], options["world_size"]
+    if lanes is not None and lanes % ranks:
+        raise click.BadParameter(f"expected a multiple of --world-size {ranks}, found {lanes}", param_hint="--lanes")
+    return PlannedRun(RunRequest(path=path, seed_offset=seed, **options))

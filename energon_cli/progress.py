@@ -27,23 +27,19 @@ _REQUESTED_PERIOD_S = 5.0  # with --progress
 class ProgressBar:
     """The progress of a task on standard error, its rate and the time left.
 
-    On a terminal, a bar appears after one second. In a log, a line is printed every 30 seconds.
+    On a terminal, a bar appears after one second. In a log, a line is printed every 30 seconds, or every 5 seconds with
+    ``--progress``. With ``--no-progress``, nothing is.
 
     Args:
         what: A description of the task, printed before the bar.
         unit: The unit of the counts; ``"bytes"`` prints as kB, MB …
-        enabled: True (``--progress``) prints a line every 5 seconds where there is no terminal; False
-            (``--no-progress``) prints nothing; None is the choice of the options before the command's name.
         clock: A monotonic clock, in seconds.
     """
 
-    def __init__(
-        self, what: str, *, unit: str, enabled: bool | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, what: str, *, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
         self._unit = unit
-        common = output_settings().shows_progress
-        enabled = common if enabled is None or common is False else enabled
+        enabled = output_settings().shows_progress
         self._enabled = enabled is not False and sys.stderr is not None
         self._draws = self._enabled and is_terminal(sys.stderr)
         self._period_s = _REQUESTED_PERIOD_S if enabled else _LINE_PERIOD_S
@@ -72,7 +68,6 @@ class ProgressBar:
             self._progress.update(self._task, completed=done, total=total)
 
     def _print_line(self, done: float, total: float | None) -> None:
-        """Print a line if the last one is old enough."""
         now_s = self._clock()
         if self._first is None:  # what a resumed task had done, and the time before it starts, would distort the rate
             self._first = (done, now_s)
@@ -131,6 +126,7 @@ def _make_progress(unit: str, clock: Callable[[], float]) -> Progress:
 
     from .console import error_console
 
+    # Bytes have columns of rich; other units have a rate of their own.
     class RateColumn(ProgressColumn):
         """Items per second."""
 
@@ -141,6 +137,7 @@ def _make_progress(unit: str, clock: Callable[[], float]) -> Progress:
     counted: list[ProgressColumn] = (
         [DownloadColumn(), TransferSpeedColumn()] if unit == "bytes" else [MofNCompleteColumn(), RateColumn()]
     )
+    # The bar goes when the task is done.
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

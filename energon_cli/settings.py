@@ -1,4 +1,4 @@
-"""Settings of the output that all commands share: verbosity, colours and progress."""
+"""Settings of the output that all commands share, and texts for narrow or ASCII-only terminals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,50 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from .ascii_text import in_ascii, is_ascii_only
+_NEVER_ASKED = ("dumb", "linux", "unknown")
+_COERCED = ("C.UTF-8", "C.utf8", "UTF-8")  # Python sets LC_CTYPE to one of these in the C locale
+_IN_ASCII = str.maketrans(
+    {"×": "x", "…": "...", "»": ">", "–": "-", "·": "|", "→": "->", "←": "<-", "↑": "up", "↓": "down"}
+)
+
+
+def in_ascii(text: str) -> str:
+    """Replace the characters that an ASCII terminal lacks, by similar ones or escapes.
+
+    >>> in_ascii("JPEG 24×16, é")
+    'JPEG 24x16, \\\\xe9'
+    """
+    return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def is_ascii_only() -> bool:
+    """Check whether the environment names a terminal or locale without characters beyond ASCII."""
+    if os.environ.get("TERM", "dumb") in _NEVER_ASKED:
+        return True
+    try:
+        "▀█".encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return True
+    language, kind = os.environ.get("LANG", ""), os.environ.get("LC_CTYPE", "")
+    if kind in _COERCED and language in ("", "C", "POSIX"):
+        kind = ""
+    return (os.environ.get("LC_ALL") or kind or language) in ("C", "POSIX")
+
+
+class AsciiStream:
+    """A text stream that replaces the characters that an ASCII terminal lacks."""
+
+    encoding = "ascii"  # rich draws boxes and bars of ASCII characters then
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> None:
+        """Write a text."""
+        self._stream.write(in_ascii(text))
 
 
 @dataclass(slots=True)
@@ -25,7 +68,7 @@ class OutputSettings:
         verbosity: 1 prints what options came from the environment, the time and memory, and messages of the library; 2
             prints details, too.
         color: ``auto`` (on terminals, unless ``NO_COLOR`` is set), ``always`` or ``never``.
-        progress: Whether progress is shown; None is the default of each output.
+        progress: Whether progress is shown; None, without a flag, is the default of each output.
         debug: Print the traceback of an error.
     """
 
@@ -85,7 +128,7 @@ _LINK = re.compile(r"\x1b\]8;;.*?\x1b\\")
 
 
 def break_between_words(text: str, stream: Any) -> str:
-    """Replace spaces by line breaks where lines are longer than those of a terminal; the length of the text stays."""
+    """Replace spaces by line breaks where lines are wider than the terminal; the length of the text stays."""
     if not (stream and stream.isatty()):
         return text
     try:

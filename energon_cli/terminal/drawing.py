@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .abilities import PictureMethod
+from .keys import PictureMethod
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,14 +36,9 @@ _CUBE = [0, 95, 135, 175, 215, 255]  # levels of the 256-colour palette
 
 
 def fit_cells(width: int, height: int, columns: int, rows: int, *, aspect: float = 2.0) -> tuple[int, int]:
-    """Return the size of an image in cells: at least one cell, at most one cell per pixel.
+    """Return the size of an image of ``width`` × ``height`` pixels in cells: at least one, at most one per pixel.
 
-    Args:
-        width: Pixels of the image.
-        height: Pixels of the image.
-        columns: The space.
-        rows: The space.
-        aspect: Height of a cell, as a multiple of its width.
+    ``aspect`` is the height of a cell as a multiple of its width.
 
     >>> fit_cells(640, 480, 80, 20)
     (53, 20)
@@ -104,21 +99,11 @@ def draw_picture(
     height: int,
     *,
     method: PictureMethod,
-    cell: tuple[int, int] = (10, 20),
+    cell: tuple[int, int] = (10, 20),  # width and height in pixels, for graphics
     ascii_only: bool = False,
-    truecolour: bool = True,
+    truecolour: bool = True,  # else half blocks have the 256 colours of a palette
 ) -> Drawing:
-    """Draw an RGB image.
-
-    Args:
-        image: The image.
-        width: Columns to fill.
-        height: Rows to fill.
-        method: How to draw it.
-        cell: Width and height of a cell in pixels, for graphics.
-        ascii_only: Characters as shades of grey are ASCII.
-        truecolour: Half blocks may have any colour, not only the 256 of a palette.
-    """
+    """Draw an RGB image."""
     if method == "shades":
         return Drawing(width, shades(image, width, height, _ASCII_SHADES if ascii_only else _BLOCK_SHADES))
     blank = [" " * width] * height
@@ -175,7 +160,6 @@ def _truecolour_code(colour: bytes) -> str:
 
 
 def _palette_code(colour: bytes) -> str:
-    """Return the nearest colour of the 6 × 6 × 6 cube in the 256-colour palette."""
     red, green, blue = (min(range(6), key=lambda level: abs(_CUBE[level] - value)) for value in colour)
     return f"5;{16 + 36 * red + 6 * green + blue}"
 
@@ -223,6 +207,7 @@ def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
     start = np.flatnonzero(begins)
     length = np.diff(start, append=len(cells)).astype(np.int32)
     line, column, bits = line[start], column[start], bits[start]
+    # The first run of a line is preceded by the end of the line before, and its colour.
     is_new = np.append(True, np.diff(line) != 0)
     gap = column - np.where(is_new, 0, np.append(0, (column + length)[:-1]))
     band = line // _COLOURS
@@ -232,6 +217,7 @@ def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
     prefix[:, 1] = np.where(bands > 0, ord("-"), 0)
     prefix[is_new, 2] = ord("#")
     prefix[is_new, 3:] = _DIGITS[line[is_new] % _COLOURS]
+    # Write prefix, gap and run of each row, without the zeros that pad them.
     row, gap, length = _cut_long_runs(gap, length)
     prefix = prefix[row]
     prefix[1:][row[1:] == row[:-1]] = 0

@@ -11,10 +11,9 @@ from loader.errors import escape_controls
 from loader.inspect import FieldView, SampleView
 from loader.samples import Picture, PictureError
 
-from ..ascii_text import in_ascii, is_ascii_only
-from .abilities import PictureMethod, Terminal, ask_terminal
+from ..settings import in_ascii, is_ascii_only
 from .drawing import Drawing, draw_picture, fit_cells
-from .keys import Keyboard
+from .keys import Keyboard, PictureMethod, Terminal, ask_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -60,16 +59,13 @@ class DrawingSpace:
 
 
 def terminal_space(
-    console: Console, *, images: bool | None = None, share: float = 1.0, keyboard: Keyboard | None = None
+    console: Console,
+    *,
+    images: bool | None = None,  # None draws them on a terminal that can
+    share: float = 1.0,  # of the height of the screen
+    keyboard: Keyboard | None = None,  # the input of the terminal, if it is in raw mode
 ) -> DrawingSpace:
-    """Return the space that a console has for one sample.
-
-    Args:
-        console: The console that shows the samples.
-        images: Draw pictures; None: only on a terminal that can.
-        share: Share of the screen's height that a sample may fill.
-        keyboard: The terminal's input, if it is in raw mode.
-    """
+    """Return the space that a console has for one sample."""
     drawable = console.is_terminal and not console.is_dumb_terminal
     wanted = drawable if images is None else images
     return DrawingSpace(
@@ -83,7 +79,6 @@ def terminal_space(
 
 
 def _text(text: str, space: DrawingSpace, *, style: str = "", keep: str = "") -> Text:
-    """Return a text without control characters, in the characters of the terminal."""
     from rich.text import Text
 
     safe = escape_controls(text, keep=keep)
@@ -92,17 +87,20 @@ def _text(text: str, space: DrawingSpace, *, style: str = "", keep: str = "") ->
 
 def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableType]:
     """Return the renderables of one sample, from top to bottom."""
+    # The title, the dataset and the fault of the sample.
     lines: list[RenderableType] = [_text(sample.title, space, style="bold")]
     if sample.origin is not None:
         lines.append(_text(sample.origin, space, style="dim"))
     if sample.fault is not None:
         lines.extend(_text(line, space, style="red") for line in sample.fault.splitlines())
+    # Cut texts first: pictures share the rows that are left.
     fields = sample.fields[:_MAX_FIELDS]
     bodies = [_body(field, space) for field in fields]
     wide = max((len(escape_controls(field.name)) for field in fields), default=0)
     waves = sum(field.waveform is not None for field in fields) * _WAVE_ROWS if space.pictures else 0
     used = len(lines) + sum(1 + len(body) for body in bodies) + len((sample.note or "").splitlines()) + waves
     rows = _picture_rows(space, used, [len(field.pictures) for field in fields])
+    # Each field has a line, its text, its pictures and its waveform.
     for field, body in zip(fields, bodies, strict=True):
         head = _text("  ", space)
         head.append_text(_text(f"{escape_controls(field.name):<{wide}}", space, style="cyan"))
@@ -124,7 +122,6 @@ def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableTyp
 
 
 def _body(field: FieldView, space: DrawingSpace) -> list[str]:
-    """Cut a field's text to the space; newlines in the text are kept."""
     if field.text is None:
         return []
     width = space.columns - 5 if space.rows is not None else _MAX_LINE
@@ -155,7 +152,6 @@ def _wrap(line: str, width: int) -> Iterable[str]:
 
 
 def _picture_rows(space: DrawingSpace, used: int, counts: Sequence[int]) -> int:
-    """Divide the rows that text leaves free among the fields with pictures."""
     fields = sum(count > 0 for count in counts)
     if space.rows is None or not fields:
         return 24
@@ -179,11 +175,7 @@ def _draw(picture: Picture, columns: int, rows: int, space: DrawingSpace) -> Ren
 
 
 def draw_in(picture: Picture, columns: int, rows: int, space: DrawingSpace) -> Drawing:
-    """Draw a picture in at most this number of columns and rows.
-
-    Raises:
-        PictureError: The picture cannot be decoded.
-    """
+    """Draw a picture in at most this number of columns and rows."""
     cell = space.terminal.cell
     limit = _LONGEST_PIXELS.get(space.method, 0)
     if space.method == "sixel":

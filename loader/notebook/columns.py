@@ -26,7 +26,7 @@ Indexes = Sequence[tuple[Leaf, IntArray | None]]
 class Columns(Mapping[str, npt.NDArray[Any]]):
     """The columns of a dataset by name: arrays of shape (samples,).
 
-    The array of a whole dataset is memory-mapped, and so read-only; that of a selection holds its values. Samples
+    The array of a whole dataset is memory-mapped, and so read-only; a selection has an array of its values. Samples
     without a value have NaN, or make a masked array. Texts are an array of ``str`` objects, None without a value.
 
     Args:
@@ -107,20 +107,7 @@ def arrow_table(
     keys: bool,
     samples: Iterable[tuple[Leaf, int]],
 ) -> pa.Table:
-    """Return columns, parts and keys as a table.
-
-    Args:
-        columns: The columns of the dataset.
-        names: Names of columns; None for all.
-        parts: Names of parts to add as text.
-        keys: Add the column ``key``.
-        samples: The dataset of each sample, and its number in the index or join; used for parts.
-
-    Raises:
-        ImportError: pyarrow is not installed.
-        ConfigError: There is no such column.
-        SampleError: A part is no text, or too large.
-    """
+    """Return columns, parts and keys as a table; ``names`` is None for all columns."""
     try:
         import pyarrow as pa
     except ImportError as error:

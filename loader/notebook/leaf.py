@@ -82,11 +82,7 @@ class Leaf:
         return self.source.first
 
     def find(self, query: SampleQuery) -> IntArray:
-        """Return the samples, or rows, whose sample in the first dataset a query chooses; ascending.
-
-        Raises:
-            ConfigError: There is no such split part, value or filter, or the condition is invalid.
-        """
+        """Return the samples, or rows, whose sample in the first dataset a query chooses; ascending."""
         return self.source.with_first(find_samples(self.first, query))
 
     def find_keys(self, keys: Sequence[str]) -> dict[str, IntArray]:
@@ -95,20 +91,11 @@ class Leaf:
         return {key: self.source.with_first(np.asarray(some, np.int64)) for key, some in by_key.items()}
 
     def parts(self, index: int, names: Sequence[str] | None = None) -> dict[str, bytes]:
-        """Read parts of a sample or row, as bytes.
-
-        Args:
-            index: Its number in the index, or the join.
-            names: The parts to read, if the sample has them; None for all.
-        """
+        """Read parts of a sample or row, as bytes: those named that it has; all without names."""
         return {name: _stored_bytes(value) for name, value in self.source.folder.read_parts(index, names).items()}
 
     def read(self, index: int, part: str, start: int, stop: int | None) -> bytes:
-        """Read a range of the bytes of a part.
-
-        Raises:
-            MissingFileError: The sample has no such part.
-        """
+        """Read a range of the bytes of a part."""
         dataset = self.source.folder
         try:
             if format_of(self.first.path) == "binidx":  # of which a dataset reads the text

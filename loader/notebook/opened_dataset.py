@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -98,21 +98,16 @@ def open_dataset(
     return OpenedDataset(LoadRequest.at(ref, split_part=ALL_PARTS, key_format=form), decoder)
 
 
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """The leaves of a request, and the folder of the index of tar files that are not prepared."""
-
-    leaves: tuple[Leaf, ...]
-    index_folder: str | None = None
-
-
-def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
+def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[tuple[Leaf, ...], str | None]:
+    """Return the datasets, and the folder of the index of tar files that are not prepared."""
     path = request.path
+    # A metadataset has several datasets; a single file has no documents.
     if is_metadataset(path):
-        return _Opened(tuple(_leaves_of_mix(request, decoder)))
+        return tuple(_leaves_of_mix(request, decoder)), None
     if is_record_file(path):
         _check_no_documents(request.ref)
-        return _Opened((Leaf(DatasetSource(request=request, decoder=decoder)),))
+        return (Leaf(DatasetSource(request=request, decoder=decoder)),), None
+    # A prepared folder.
     if not is_tar_file(path):
         source = WholeDataset(request=request, decoder=decoder)
         try:
@@ -120,10 +115,11 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
             _ = source.samples
             _ = request.ref.dataset_config and source.folder.documents.config
             _ = request.ref.split_config and source.folder.documents.split
-            return _Opened((Leaf(source),))
+            return (Leaf(source),), None
         except StorageError:
             if not is_unprepared(request.ref.storage(), request.ref):
                 raise
+    # Tar files that are not prepared are indexed in a temporary folder.
     _check_no_documents(request.ref)
     folder = tempfile.mkdtemp(prefix=TEMPORARY_INDEX)
     try:
@@ -133,7 +129,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> _Opened:
         raise
     source = WholeDataset(request=replace(request, ref=request.ref.moved(shards, folder)), decoder=decoder)
     _ = source.samples
-    return _Opened((Leaf(source),), folder)
+    return (Leaf(source),), folder
 
 
 def _check_no_documents(ref: DatasetRef) -> None:
@@ -204,10 +200,8 @@ class OpenedDataset(NumberedSamples[Any]):
         self._open()
 
     def _open(self) -> None:
-        opened = _open(self._request, self._decoder)
-        self._leaves = opened.leaves
-        self._index_path = opened.index_folder
-        self._index_folder = opened.index_folder and _IndexFolder(opened.index_folder)
+        self._leaves, self._index_path = _open(self._request, self._decoder)
+        self._index_folder = self._index_path and _IndexFolder(self._index_path)
         super().__init__([leaf.source for leaf in self._leaves])
 
     def __getstate__(self) -> dict[str, Any]:
@@ -428,6 +422,7 @@ class OpenedDataset(NumberedSamples[Any]):
         Raises:
             ConfigError: There is no such split part, value, filter or key, or the condition is invalid.
         """
+        # Check the split part, which is a split of a metadataset, and the keys.
         query = SampleQuery(where=where, filter=filter)
         is_mix = is_metadataset(self.path)
         if split_part is not None and is_mix and split_part not in self.split_parts:
@@ -442,6 +437,7 @@ class OpenedDataset(NumberedSamples[Any]):
         if split_part is not None and not is_mix:
             query = replace(query, split_parts=(split_part,))
         by_key = None if keys is None else self._of_keys([keys] if isinstance(keys, str) else list(keys))
+        # Collect the positions of the samples of each dataset.
         pieces = [np.empty(0, np.int64)]
         for number, (leaf, first) in enumerate(zip(self._leaves, self._reader.picking.starts, strict=True)):
             if split_part is not None and is_mix and leaf.split != split_part:
@@ -455,6 +451,7 @@ class OpenedDataset(NumberedSamples[Any]):
                 pieces.append(np.arange(first, first + leaf.source.samples))
             else:
                 pieces += [first + some for some in positions_in(leaf.source, indexes)]
+        # Keep those that this selection has, and name the criteria for the text of the dataset.
         chosen = np.concatenate(pieces)
         if self._chosen is not None:
             chosen = np.intersect1d(chosen, self._chosen, assume_unique=True)

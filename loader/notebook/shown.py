@@ -112,24 +112,19 @@ _WIDTH = 120
 
 
 def info_text(request: LoadRequest, samples: int, selection: tuple[str, ...]) -> str:
-    """Return the screen of ``energon info`` for a dataset.
-
-    Args:
-        request: The dataset.
-        samples: Number of samples of the dataset or selection.
-        selection: The criteria that selected them; empty for all samples.
-    """
+    """Return the screen of ``energon info`` for a dataset or a selection, with the criteria of the selection."""
     from rich.console import Console
 
-    class TextConsole(Console):
-        """A console whose lines are as long as their texts."""
-
-        def print(self, *objects: Any, **options: Any) -> None:
-            super().print(*objects, **options, soft_wrap=True)
-
     stream = io.StringIO()
-    console = TextConsole(
-        file=stream, width=_WIDTH, color_system=None, markup=False, highlight=False, emoji=False, force_jupyter=False
+    console = Console(
+        file=stream,
+        width=_WIDTH,
+        soft_wrap=True,  # lines are as long as their texts
+        color_system=None,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_jupyter=False,
     )
     try:
         facts = path_facts(request.ref, workers=usable_cores())

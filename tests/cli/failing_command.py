@@ -8,7 +8,7 @@ from energon_cli.command import energon_command
 from loader.errors import FormatError
 
 
-@energon_command("fail", short_help="Fail in a given way.")
+@energon_command("fail")
 @click.argument("how")
 def fail(how: str) -> None:
     """Fail in the way HOW.

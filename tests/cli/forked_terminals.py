@@ -41,7 +41,12 @@ IMPORTED = (
     "rich.table",
     "simplejpeg",
 )
-PACKAGES = ("energon_cli.commands.make.import_data", "energon_cli.prepare", "energon_cli.commands.look.preview")
+PACKAGES = (
+    "energon_cli.commands.make",
+    "energon_cli.commands.make.import_data",
+    "energon_cli.commands.make.prepare",
+    "energon_cli.commands.look.preview",
+)
 """Packages of commands, all of whose modules are imported; none of them imports torch."""
 
 

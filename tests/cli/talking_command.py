@@ -11,7 +11,7 @@ from energon_cli.console import show_note
 from energon_cli.progress import ProgressBar
 
 
-@energon_command("talk", short_help="Print to all outputs.", takes_path=False)
+@energon_command("talk", takes_path=False)
 def talk() -> None:
     """Print to all outputs.
 

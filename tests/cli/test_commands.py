@@ -58,8 +58,10 @@ def test_every_command_has_a_documentation_page_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for name in (name for name, _ in commands() if " " not in name):  # a group's page documents its commands
         page = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
-        late = COMMANDS[name]
-        assert f":module: {late.module}\n:command: {late.attribute}\n".replace("\n", "\n    ").rstrip() in page
+        module, _, attribute = COMMANDS[name].place.partition(":")
+        assert (
+            f":module: energon_cli.commands{module}\n:command: {attribute}\n".replace("\n", "\n    ").rstrip() in page
+        )
         assert f"commands/{name}.md" in navigation
 
 

@@ -13,6 +13,7 @@ import pytest
 from energon_cli.command import LazyCommand
 from energon_cli.console import colour_wanted, show_note
 from energon_cli.main import cli, main
+from energon_cli.options import shared_options
 from energon_cli.progress import ProgressBar
 from energon_cli.settings import output_settings, scoped_settings
 from tests.cli.make_dataset import write_captions
@@ -32,7 +33,7 @@ def test_every_command_takes_the_common_options(name: str, command: click.Comman
 
 @pytest.fixture
 def talking(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = LazyCommand(module="tests.cli.talking_command", attribute="talk", short_help="Print to all outputs.")
+    place = LazyCommand("tests.cli.talking_command:talk", "Print to all outputs.")
     monkeypatch.setitem(cli.lazy_commands, "talk", place)
 
 
@@ -103,16 +104,23 @@ def test_quiet_hides_notes_only_in_its_run(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().err == "note: shown\n"
 
 
-@pytest.mark.parametrize(("common", "own", "printed"), [(None, None, True), (False, True, False), (None, False, False)])
+@pytest.mark.parametrize(
+    ("common", "own", "printed"),
+    [(None, [], True), (False, ["--progress"], False), (None, ["--no-progress"], False), (None, ["--progress"], True)],
+)
 def test_progress_is_shown_if_no_option_forbids_it(
-    capsys: pytest.CaptureFixture[str], common: bool | None, own: bool | None, printed: bool
+    capsys: pytest.CaptureFixture[str], common: bool | None, own: list[str], printed: bool
 ) -> None:
-    now_s = 0.0
+    times_s = iter([0.0, 100.0, 100.0])
+
+    @click.command()
+    @shared_options("progress")
+    def work() -> None:
+        ProgressBar("Working", unit="steps", clock=lambda: next(times_s)).update(1, 2)
+
     with scoped_settings() as settings:
         settings.progress = common
-        bar = ProgressBar("Working", unit="steps", enabled=own, clock=lambda: now_s)
-        now_s = 100.0
-        bar.update(1, 2)
+        work.main(own, standalone_mode=False)
     assert bool(capsys.readouterr().err) == printed
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from energon_cli.links import file_url, link_places
+from energon_cli.console import file_url, link_places
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.run_energon import RunEnergon
 from tests.cli.terminal import TerminalRun

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from energon_cli.commands.look.lint_formats import github_commands
+from energon_cli.commands.look.lint_output import github_commands
 from energon_cli.main import main
 from loader.format.dataset_ref import DatasetRef
 from loader.inspect.browse import Catalogue, PageLinks

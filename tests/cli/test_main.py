@@ -23,7 +23,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         cli.lazy_commands,
         "fail",
-        LazyCommand(module="tests.cli.failing_command", attribute="fail", short_help="Fail in a given way."),
+        LazyCommand("tests.cli.failing_command:fail", "Fail in a given way."),
     )
 
 

@@ -7,9 +7,8 @@ from typing import Any
 import click
 import pytest
 
-from energon_cli.environment import variable_name
+from energon_cli.environment import OLD_SPELLINGS, variable_name
 from energon_cli.main import cli
-from energon_cli.old_spellings import OLD_SPELLINGS
 from energon_cli.settings import scoped_settings
 from tests.cli.test_commands import commands
 from tests.source_tree import ROOT

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from energon_cli.commands.look.preview import ahead
-from energon_cli.commands.look.preview.ahead import AheadWorker
+from energon_cli.commands.look.preview import search
+from energon_cli.commands.look.preview.search import AheadWorker
 
 
 class Waiting:
@@ -41,7 +41,7 @@ def test_the_most_urgent_result_comes_first_and_only_once() -> None:
 
 
 def test_a_guess_waits_until_the_next_wish_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "_SETTLE_S", 5.0)
+    monkeypatch.setattr(search, "_SETTLE_S", 5.0)
     waiting = Waiting()
     order: list[str] = []
     waiting.worker.want([(name, partial(order.append, name)) for name in ("seen", "guessed")])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 from PIL import Image
 
-from energon_cli.terminal.abilities import PictureMethod, Terminal
 from energon_cli.terminal.drawing import draw_picture, fit_cells, half_blocks
+from energon_cli.terminal.keys import PictureMethod, Terminal
 from energon_cli.terminal.render import DrawingSpace, draw_in
 from loader.inspect import describe_part, describe_value
 from tests.unit.inspect.test_fields import draw, encode, photograph

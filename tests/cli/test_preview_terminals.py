@@ -14,8 +14,8 @@ from hypothesis import given, strategies as st
 from PIL import Image
 
 from energon_cli.commands.look.preview.walk import KEYS_HELP
-from energon_cli.terminal.abilities import read_answers
 from energon_cli.terminal.drawing import encode_sixel
+from energon_cli.terminal.keys import read_answers
 from tests.cli.terminal import KITTY_ANSWERS, LATIN_ANSWERS, RIGHT, SIXEL_ANSWERS, TEXT_ANSWERS, TerminalRun
 from tests.unit.inspect.test_fields import photograph
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from energon_cli.progress import ProgressBar
+from energon_cli.settings import scoped_settings
 
 
 class Terminal(io.StringIO):
@@ -40,7 +41,10 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
 
 
 def run(clock: Clock, *, seconds: float, unit: str = "bytes", enabled: bool | None = None) -> None:
-    with ProgressBar("Scanning", unit=unit, enabled=enabled, clock=clock) as bar:
+    with scoped_settings() as settings:
+        settings.progress = enabled
+        bar = ProgressBar("Scanning", unit=unit, clock=clock)
+    with bar:
         for step in range(1, 11):
             clock.now += seconds / 10
             bar.update(step * 1_000_000, 20_000_000)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from energon_cli import console
+from energon_cli import dataset_options
 from loader.dataset.opening import folder_at
 from loader.dataset.query import SampleQuery, find_samples
 from loader.errors import ConfigError
@@ -170,7 +170,7 @@ def test_a_terminal_is_asked(
     dataset: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch, answer: str
 ) -> None:
     monkeypatch.setattr(stats, "estimate_values", lambda *_, **__: ValueEstimate(60.0, 64, ()))
-    monkeypatch.setattr(console, "is_terminal", lambda _: True)
+    monkeypatch.setattr(dataset_options, "is_terminal", lambda _: True)
     arguments = ("extract", dataset, "-o", tmp_path / "out", "--where", "jpg.width > 3", "--no-progress")
     done = energon(*arguments, answers=[answer])
     assert "None of 64 samples tried has jpg.width" in done.err

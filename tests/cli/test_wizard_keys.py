@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from energon_cli.prepare.menus import menu_label, proposed_pattern
+from energon_cli.commands.make.menus import menu_label, proposed_pattern
 from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.format.prepare.split_plan import split_by_patterns
 from tests.cli.make_dataset import caption_parts, write_captions
@@ -145,7 +145,8 @@ def test_fields_from_own_code(captions: Path, wizard: TerminalRun) -> None:
 def test_keys_typed_during_a_wait_are_neither_shown_nor_answers(captions: Path, tmp_path: Path) -> None:
     go_on = tmp_path / "go_on"
     wait = (
-        "import pathlib, sys, time; from energon_cli.prepare import choices; view = choices.view_first_sample\n"
+        "import pathlib, sys, time\nfrom energon_cli.commands.make.prepare import choices\n"
+        "view = choices.view_first_sample\n"
         f"def slow(*given, **named):\n    while not pathlib.Path({str(go_on)!r}).exists():\n        time.sleep(0.01)\n"
         "    return view(*given, **named)\n"
         "choices.view_first_sample = slow; from energon_cli.main import main; sys.exit(main(sys.argv[1:]))"

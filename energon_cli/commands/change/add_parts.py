@@ -6,15 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
-from ...console import show_account
+from ...console import output_console, print_json, show_account, show_note
+from ...dataset_options import check_path
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert.added_parts import AddPartsReport
 
 
-@energon_command("add-parts", short_help="Add parts to the samples of a dataset, next to its shards.")
+@energon_command("add-parts")
 @click.argument("dataset")
 @click.argument("output", metavar="DEST")
 @click.option("--from", "source", required=True, metavar="SOURCE", help="Folder, table or prepared dataset.")
@@ -38,7 +42,6 @@ def add_parts(
     rename: tuple[str, ...],
     num_workers: int | None,
     as_json: bool,
-    progress: bool | None,
     **options: Any,
 ) -> None:
     """Add parts to the samples of the prepared DATASET without a change of its shards.
@@ -61,10 +64,6 @@ def add_parts(
     from loader.convert.added_parts import AddPartsPlan, run_add_parts
     from loader.format import usable_cores
 
-    from ...console import print_json
-    from ...dataset_path import check_path
-    from ...progress import ProgressBar
-
     renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}
     if not all(renamed.values()):
         raise click.BadParameter("expected OLD=NEW", param_hint="--rename")
@@ -75,7 +74,7 @@ def add_parts(
         workers=num_workers or usable_cores(),
         **options,
     )
-    with ProgressBar("Writing parts", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Writing parts", unit="samples") as bar:
         report = run_add_parts(plan, on_progress=lambda state: bar.update(state.samples, state.samples_total))
     show_account(report.account)
     if as_json:
@@ -85,10 +84,6 @@ def add_parts(
 
 
 def _show(report: AddPartsReport) -> None:
-    from loader.errors import escape_controls
-
-    from ...console import output_console, show_note
-
     parts = ", ".join(f"{name} {count:,}" for name, count in report.parts.items())
     output_console().print(escape_controls(f"wrote {report.matched:,} samples to {report.output}: {parts}"))
     rows = ", ".join(f"{part} {count:,}" for part, count in report.rows.items())

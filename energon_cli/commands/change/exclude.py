@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...console import facts_of, output_console, print_json, show_note
+from ...dataset_options import check_ref, dataset_options, query_options
 from ...options import shared_options
-from ...query_options import query_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.dataset.query import SampleQuery
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from loader.inspect import ExcludeReport, ExcludeRequest, ListedExclusions
 
 
-@energon_command("exclude", short_help="Take samples out of training, or undo it.")
+@energon_command("exclude")
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…")
 @query_options
@@ -46,7 +49,6 @@ def exclude(
     is_undo: bool,
     is_list: bool,
     as_json: bool,
-    progress: bool | None,
 ) -> None:
     """Exclude samples of the dataset at PATH from training: by keys, a list, a condition, or what lint or stats find.
 
@@ -84,9 +86,6 @@ def exclude(
     from loader.format import usable_cores
     from loader.format.documents import is_metadataset
 
-    from ...console import print_json
-    from ...progress import ProgressBar
-
     # Exactly one thing is to be done.
     ref = check_ref(ref, takes_tar=False)
     copies_of = duplicates_of or ("" if duplicates else None)
@@ -112,7 +111,7 @@ def exclude(
         dry_run=dry_run,
         workers=usable_cores(),
     )
-    with ProgressBar("Checking samples", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Checking samples", unit="samples") as bar:
         reports = library.exclude(request, bar.update)
     # Report.
     if as_json:
@@ -123,10 +122,7 @@ def exclude(
 
 
 def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
-    """Show what is excluded."""
     from loader import inspect as library
-
-    from ...console import print_json
 
     listed = library.list_exclusions(ref)
     if as_json:
@@ -138,10 +134,7 @@ def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
 
 
 def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
-    """Undo the last exclusion, and report it."""
     from loader import inspect as library
-
-    from ...console import print_json, show_note
 
     undone = library.undo_last_exclusion(ref)
     if as_json:
@@ -160,9 +153,6 @@ def _count(samples: int) -> str:
 
 
 def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, is_mix: bool) -> None:
-    """Show what was excluded of each dataset, and how to use and undo it."""
-    from ...console import show_note
-
     for report in reports:
         _show_report(report, is_mix=is_mix)
     samples = sum(report.samples for report in reports)
@@ -176,10 +166,6 @@ def _show_reports(request: ExcludeRequest, reports: Sequence[ExcludeReport], *, 
 
 
 def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
-    from loader.errors import escape_controls
-
-    from ...console import show_note
-
     before = f"; {report.already:,} were excluded before" if report.already else ""
     where = f" of {report.path}" if is_mix else ""
     if report.lacks:
@@ -195,28 +181,20 @@ def _show_report(report: ExcludeReport, *, is_mix: bool) -> None:
 
 
 def _listed_document(listed: ListedExclusions) -> dict[str, object]:
-    return {
-        **asdict(replace(listed, exclusions=())),
-        "exclusions": [
-            {
-                "at": entry.at,
-                "reason": entry.reason,
-                "samples": entry.samples,
-                "split_file": entry.split_file or None,
-                "filter": entry.filter or None,
-                "names": list(entry.names),
-            }
-            for entry in listed.exclusions
-        ],
-    }
+    entries = [
+        {
+            **facts_of(entry, "at reason samples"),
+            "split_file": entry.split_file or None,
+            "filter": entry.filter or None,
+            "names": entry.names,
+        }
+        for entry in listed.exclusions
+    ]
+    return {**facts_of(listed, "path samples shards filters"), "exclusions": entries, "others": listed.others}
 
 
 def _show_list(listed: ListedExclusions, *, title: str | None) -> None:
-    """Show the exclusions of a dataset, below its name if there are several datasets."""
-    from loader.errors import escape_controls
     from loader.inspect import print_table
-
-    from ...console import output_console
 
     console = output_console()
     if title is not None:

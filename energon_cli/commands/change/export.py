@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.inspect import format_bytes, plural
+
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...console import print_json, show_account, show_note
+from ...dataset_options import check_ref, copy_options, dataset_options
 from ...options import parse_size_or_megabytes, shared_options
-from ...query_options import copy_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert.exporting import ExportRequest
@@ -25,7 +28,7 @@ _OTHER_FILES = frozenset(
 )
 
 
-@energon_command("export", short_help="Copy a dataset to files, JSON lines, Parquet, Hugging Face.")
+@energon_command("export")
 @click.argument("path")
 @click.argument("dest")
 @click.option(
@@ -49,7 +52,6 @@ def export(
     parts: tuple[str, ...],
     link: bool,
     shard_size: int,
-    progress: bool | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -92,10 +94,10 @@ def export(
         shard_bytes=shard_size,
         **options,
     )
-    _copy_samples(request, progress=progress, as_json=as_json)
+    _copy_samples(request, as_json=as_json)
 
 
-@energon_command("extract", short_help="Copy samples to files, tar shards or lines of JSON.")
+@energon_command("extract")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH… [KEY]…")
 @click.option("-o", "--output", metavar="DEST", required=True, help="A new folder; for jsonl, a new file.")
 @click.option(
@@ -119,7 +121,6 @@ def extract(
     query: SampleQuery,
     parts: tuple[str, ...],
     shard_size: int,
-    progress: bool | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -166,22 +167,17 @@ def extract(
         shard_bytes=shard_size,
         **options,
     )
-    _copy_samples(request, progress=progress, as_json=as_json)
+    _copy_samples(request, as_json=as_json)
 
 
 def _is_path(word: str) -> bool:
     return "://" in word or os.path.lexists(word)
 
 
-def _copy_samples(request: ExportRequest, *, progress: bool | None, as_json: bool) -> None:
-    """Copy the samples of a request, and print a note or JSON."""
+def _copy_samples(request: ExportRequest, *, as_json: bool) -> None:
     from loader.convert.exporting import export_samples
-    from loader.inspect import format_bytes, plural
 
-    from ...console import print_json, show_account, show_note
-    from ...progress import ProgressBar
-
-    with ProgressBar("Copying samples", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Copying samples", unit="samples") as bar:
         report = export_samples(request, bar.update)
     for note in report.notes:
         show_note(note)

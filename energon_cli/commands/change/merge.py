@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
+from ...console import output_console, print_json, show_warning
+from ...dataset_options import check_path
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert.merging import MergeReport
 
 
-@energon_command("merge", short_help="Merge datasets, by links to their shards.")
+@energon_command("merge")
 @click.argument("inputs", nargs=-1, required=True, metavar="PATH PATH…")
 @click.argument("output", metavar="DEST")
 @click.option("--reference", "shards", flag_value="reference", help="Link to the shards by relative paths.  [default]")
@@ -29,7 +34,6 @@ def merge(
     *,
     shards: Literal["reference", "link", "copy"] | None,
     as_json: bool,
-    progress: bool | None,
     **options: Any,
 ) -> None:
     """Merge the prepared datasets at two or more PATHs into a new one at DEST.
@@ -52,10 +56,6 @@ def merge(
     from loader.convert.merging import MergePlan, run_merge
     from loader.format import usable_cores
 
-    from ...console import print_json
-    from ...dataset_path import check_path
-    from ...progress import ProgressBar
-
     if len(inputs) < 2:
         raise click.UsageError("Name at least two datasets, and then the new one.")
     plan = MergePlan(
@@ -67,7 +67,7 @@ def merge(
     )
     is_copy = plan.shards == "copy"
     what = "Copying shards" if is_copy else "Linking shards"
-    with ProgressBar(what, unit="bytes" if is_copy else "shards", enabled=progress) as bar:
+    with ProgressBar(what, unit="bytes" if is_copy else "shards") as bar:
         report = run_merge(plan, on_progress=bar.update)
     if as_json:
         print_json(report)
@@ -76,10 +76,6 @@ def merge(
 
 
 def _show(report: MergeReport, output: str) -> None:
-    from loader.errors import escape_controls
-
-    from ...console import output_console, show_warning
-
     console = output_console()
     folders = escape_controls(f"{', '.join(report.folders)} into {output}")
     console.print(

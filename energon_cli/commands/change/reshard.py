@@ -6,18 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.inspect import format_bytes, plural
+
 from ...command import energon_command
-from ...console import show_account
-from ...dataset_path import check_ref, dataset_options
+from ...console import facts_of, print_json, show_account, show_note, show_warning
+from ...dataset_options import check_ref, copy_options, dataset_options
 from ...options import shared_options, shuffle_options
-from ...query_options import copy_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert import ReshardReport
     from loader.format import DatasetRef
 
 
-@energon_command("reshard", short_help="Write a dataset to new shards: sizes, order, parts.")
+@energon_command("reshard")
 @click.argument("path")
 @click.argument("dest")
 @shared_options("shard_size", "samples_per_shard")
@@ -39,7 +41,6 @@ def reshard(
     split_ratio: str | None,
     parts: tuple[str, ...],
     num_workers: int | None,
-    progress: bool | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -70,8 +71,6 @@ def reshard(
     from loader.format import usable_cores
     from loader.format.prepare import parse_ratio
 
-    from ...progress import ProgressBar
-
     if shuffle_seed is not None and sort_by is not None:
         raise click.UsageError("Pass --shuffle or --sort-by, not both.")
     plan = ReshardPlan(
@@ -88,32 +87,21 @@ def reshard(
         workers=num_workers or usable_cores(),
         **options,
     )
-    with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Writing shards", unit="samples") as bar:
         report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))
     _show(report, dest, as_json=as_json)
 
 
 def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
-    from loader.inspect import format_bytes, plural
-
-    from ...console import print_json, show_note, show_warning
-
     # The JSON has the facts of the new dataset and of the old one.
     written, prepared = report.written, report.written.prepared
     warnings = (*report.warnings, *prepared.warnings)
     if as_json:
-        document: dict[str, Any] = {
+        prepare = "samples=prepared.samples shards=prepared.shards size_bytes split=prepared.split"
+        document = {
             "output": dest,
-            "samples": prepared.samples,
-            "shards": prepared.shards,
-            "size_bytes": written.size_bytes,
-            "split": prepared.split,
-            "shards_kept_from_interrupted_run": written.resumed,
-            "renamed_keys": written.renamed,
-            "excluded": report.excluded,
-            "without_parts": report.without_parts,
-            "columns": report.columns,
-            "filters": report.filters,
+            **facts_of(written, f"{prepare} shards_kept_from_interrupted_run=resumed renamed_keys=renamed"),
+            **facts_of(report, "excluded without_parts columns filters"),
             "warnings": warnings,
             "seconds": round(written.seconds, 3),
             "account": written.account,

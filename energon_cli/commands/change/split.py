@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
+from loader.inspect import format_percent
+
 from ...command import energon_command
+from ...console import output_console, print_json, show_note, show_warning
+from ...dataset_options import check_path, compute_with_consent, yes_option
 from ...options import checked, shared_options
-from ...query_options import compute_with_consent, yes_option
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.convert.splitting import LeakReport, SplitReport
 
 
-@energon_command("split", short_help="Change the split of a dataset, or check it for leaks.")
+@energon_command("split")
 @click.argument("path")
 @shared_options("split_ratio", help="Shares of train, val and test, or of others: train=9,holdout=1.")
 @click.option(
@@ -43,17 +48,13 @@ def split(
     path: str,
     *,
     split_ratio: str | None,
-    by: Literal["auto", "shards", "samples"],
     group_by: str | None,
     computes: bool,
-    stable: bool,
-    seed: int,
     check: bool,
     duplicates_of: str | None,
     is_undo: bool,
-    dry_run: bool,
     as_json: bool,
-    progress: bool | None,
+    **options: Any,
 ) -> None:
     """Change the split of the prepared dataset at PATH, or check it for leaks between its parts.
 
@@ -80,10 +81,6 @@ def split(
     from loader.convert import splitting
     from loader.format.prepare import parse_ratio
 
-    from ...console import print_json, show_note
-    from ...dataset_path import check_path
-    from ...progress import ProgressBar
-
     # Exactly one thing is to be done.
     path = check_path(path)
     if check + is_undo + (split_ratio is not None) != 1:
@@ -98,7 +95,7 @@ def split(
         else:
             show_note("brought back the split before" if undone else "there is nothing to undo")
         return
-    bar = ProgressBar("Reading samples", unit="samples", enabled=progress)
+    bar = ProgressBar("Reading samples", unit="samples")
     compute = partial(compute_with_consent, computes=computes)
     # Check the present split.
     if split_ratio is None:
@@ -112,11 +109,8 @@ def split(
     plan = splitting.SplitPlan(
         path=path,
         ratio=parse_ratio(split_ratio),
-        by=by,
         group_by=group_by,
-        stable=stable,
-        seed=seed,
-        dry_run=dry_run,
+        **options,
         compute=compute,
     )
     with bar:
@@ -125,9 +119,7 @@ def split(
 
 
 def _show(report: SplitReport, path: str) -> None:
-    from loader.inspect import format_percent, print_table
-
-    from ...console import output_console, show_note, show_warning
+    from loader.inspect import print_table
 
     rows = [
         (part, f"{shards:,}", f"{samples:,}", format_percent(share))
@@ -142,10 +134,6 @@ def _show(report: SplitReport, path: str) -> None:
 
 
 def _show_leaks(found: LeakReport, group_by: str | None) -> None:
-    from loader.errors import escape_controls
-
-    from ...console import output_console
-
     console = output_console()
     what = "groups" if group_by is not None else "contents"
     for leak in found.leaks:

@@ -6,8 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import ConfigError
+from loader.inspect import plural
+
 from ...command import energon_command
+from ...console import facts_of, output_console, print_json, show_note
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,7 +20,7 @@ if TYPE_CHECKING:
     from loader.inspect.diff import DiffReport
 
 
-@energon_command("diff", short_help="Compare two datasets, metadatasets or checkpoints.")
+@energon_command("diff")
 @click.argument("path", metavar="A")
 @click.argument("other", metavar="B")
 @shared_options("split_part", help="Split part to compare a checkpoint with.  [default: the part of the checkpoint]")
@@ -34,13 +39,8 @@ def diff(
     path: str,
     *,
     other: str,
-    split_part: str | None,
-    place: str | None,
-    contents: bool,
-    max_differences: int,
     as_json: bool,
-    progress: bool | None,
-    trust_code: bool,
+    **options: Any,
 ) -> None:
     """List what differs between A and B: two datasets, metadatasets, files of samples or checkpoints.
 
@@ -64,24 +64,16 @@ def diff(
         Compare the bytes of shards, too:
             energon diff /data/coco s3://bucket/coco --contents
     """
-    from loader.errors import ConfigError
     from loader.inspect.diff import compare_paths
 
-    from ...console import output_console, print_json
-    from ...progress import ProgressBar
-
     # Compare; two kinds of data that do not fit are a wrong usage.
-    with ProgressBar("Comparing", unit="shards", enabled=progress) as bar:
+    with ProgressBar("Comparing", unit="shards") as bar:
         try:
             report = compare_paths(
                 path,
                 other,
-                split_part=split_part,
-                place=place,
-                contents=contents,
-                trust_code=trust_code,
-                max_differences=max_differences,
                 on_progress=bar.update,
+                **options,
             )
         except ConfigError as error:
             if "cannot be compared" in error.message:
@@ -97,33 +89,16 @@ def diff(
 
 
 def _document(report: DiffReport) -> dict[str, Any]:
-    """Return the ``--json`` document of a comparison; its keys are stable."""
     return {
-        "a": report.before,
-        "b": report.after,
-        "kinds": report.kinds,
-        "same": report.is_same,
-        "count": report.count,
-        "resumes": report.resumes,
+        **facts_of(report, "a=before b=after kinds same=is_same count resumes"),
         "differences": [
-            {
-                "place": one.place,
-                "name": one.name,
-                "a": one.before,
-                "b": one.after,
-                "text": str(one),
-            }
-            for one in report.differences
+            {**facts_of(one, "place name a=before b=after"), "text": str(one)} for one in report.differences
         ],
         "notes": report.notes,
     }
 
 
 def _show(console: Console, report: DiffReport) -> None:
-    from loader.inspect import plural
-
-    from ...console import show_note
-
     for one in report.differences:
         console.print(str(one))
     hidden = report.count - len(report.differences)

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loader.errors import StorageError
+from loader.inspect import format_bytes
+
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...console import is_terminal, output_console, print_json, show_note
+from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -20,7 +24,7 @@ _MAX_PARTS = 100  # of a sample, in a list to read
 _MAX_CHECKED = 4096  # bytes that tell a text from other data
 
 
-@energon_command("get", short_help="Print a part of samples, or list their parts.")
+@energon_command("get")
 @click.argument("path")
 @click.argument("words", nargs=-1, required=True, metavar="KEY… [PART]")
 @click.option(
@@ -61,8 +65,6 @@ def get(
     """
     from loader.inspect import find_samples_of
 
-    from ...console import print_json
-
     ref = check_ref(ref)
     with find_samples_of(ref, words) as finder:
         keys, part = finder.split_words(words)
@@ -83,10 +85,7 @@ def get(
 
 
 def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
-    """List the parts of a sample, after its name and the dataset unless it is the path."""
-    from loader.inspect import format_bytes, print_table
-
-    from ...console import output_console
+    from loader.inspect import print_table
 
     rows = [
         (place.name, format_bytes(place.size_bytes), "–" if place.offset is None else f"{place.offset:,}")
@@ -103,10 +102,6 @@ def _show(sample: SampleParts, *, is_first: bool, is_only: bool) -> None:
 
 def _print(part: str, data: bytes) -> None:
     """Print a part as it is; on a terminal, a text ends with a newline."""
-    from loader.inspect import format_bytes
-
-    from ...console import is_terminal
-
     if is_terminal(sys.stdout):
         if not _is_text(data):
             raise click.UsageError(
@@ -121,8 +116,6 @@ def _print(part: str, data: bytes) -> None:
 def _write_all(samples: Iterable[SampleParts], part: str | None, output: str, *, is_file: bool) -> None:
     from loader.inspect import write_parts
 
-    from ...console import show_note
-
     for sample in samples:
         if is_file and part is not None:
             _write(output, sample.part(part))
@@ -132,8 +125,6 @@ def _write_all(samples: Iterable[SampleParts], part: str | None, output: str, *,
 
 
 def _write(path: str, data: bytes) -> None:
-    from loader.errors import StorageError
-
     try:
         with open(path, "xb") as file:
             file.write(data)

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...console import linked_path, output_console, print_json
+from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
 
 
-@energon_command("info", short_help="Describe a dataset on one screen.")
+@energon_command("info")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @shared_options("json", "progress")
 @dataset_options("dataset_config")
-def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) -> None:
+def info(refs: tuple[DatasetRef, ...], *, as_json: bool) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
 
     PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
@@ -48,14 +50,10 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool, progress: bool | None) 
     from loader.format import usable_cores
     from loader.inspect import path_facts, show_facts
 
-    from ...console import output_console, print_json
-    from ...links import linked_path
-    from ...progress import ProgressBar
-
     documents = []
     for number, given in enumerate(refs):
         ref = check_ref(given)
-        with ProgressBar("Scanning headers", unit="shards", enabled=progress) as bar:
+        with ProgressBar("Scanning headers", unit="shards") as bar:
             facts = path_facts(ref, workers=usable_cores(), on_progress=bar.update)
         documents.append(facts)
         if not as_json:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import ConfigError, EnergonError
+
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from loader.lint import LintReport
 
 
-@energon_command("lint", short_help="Check a dataset and list all its faults.")
+@energon_command("lint")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option(
     "--level",
@@ -50,12 +53,10 @@ def lint(
     split_parts: tuple[str, ...],
     fix: bool,
     list_all: bool,
-    max_findings: int | None,
     as_json: bool,
     output_format: str | None,
     browse: str | None,
-    max_json_bytes: int,
-    progress: bool | None,
+    **options: Any,
 ) -> None:
     """Check every byte of the datasets at PATH... against their indexes, splits and dataset.yaml.
 
@@ -98,19 +99,13 @@ def lint(
         raise click.UsageError(f"--json and --format {output_format} exclude each other.")
     refs = tuple(map(check_ref, refs))
     units = [_checked_unit(ref, level=level, fix=fix, split_parts=split_parts) for ref in refs]
-    from loader.errors import EnergonError
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken
 
-    from .lint_formats import LintOutput
+    from .lint_output import print_documents, print_report
 
-    # Check one path after the other; the output prints findings at once, or collects them.
-    output = LintOutput(
-        "json" if as_json else output_format or "text",
-        has_several=len(refs) > 1,
-        list_all=list_all,
-        with_advice=not fix,
-    )
+    # Check one path after the other; findings are printed at once, or collected.
+    output_format, documents = "json" if as_json else output_format or "text", []
     refusals, is_faulty = [], False
     for ref, unit in zip(refs, units, strict=True):
         pages = None if browse is None else _page_links(browse, ref.path, tuple(each.path for each in refs))
@@ -119,10 +114,9 @@ def lint(
             level=level,
             workers=num_workers or usable_cores(),
             split_parts=split_parts or None,
-            max_findings=max_findings,
-            max_json_bytes=max_json_bytes,
+            **options,
         )
-        report = _run(request, unit=unit, progress=progress)
+        report = _run(request, unit=unit)
         # Exclude what is broken.
         fixed = None
         if fix:
@@ -131,27 +125,30 @@ def lint(
             except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
                 refusals.append(error)
         is_faulty |= bool(report.errors) or not report.complete  # unchecked samples may be broken
-        output.add(request, report, fixed, pages)
-    # End the output, then the command by the worst result.
-    output.finish()
+        document = print_report(
+            output_format,
+            request,
+            report,
+            fixed,
+            pages=pages,
+            list_all=list_all,
+            with_advice=not fix,
+            is_titled=len(refs) > 1,
+        )
+        documents += [] if document is None else [document]
+    # Print what was collected, and end the command by the worst result.
+    if documents:
+        print_documents(output_format, documents)
     if refusals:
         raise refusals[0]
     if is_faulty:
         raise click.exceptions.Exit(1)
 
 
-def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintReport:
-    """Check a path, with a progress bar.
-
-    Raises:
-        click.UsageError: The dataset has no such split parts.
-    """
-    from loader.errors import ConfigError
+def _run(request: LintRequest, *, unit: str) -> LintReport:
     from loader.inspect import run_lint
 
-    from ...progress import ProgressBar
-
-    with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
+    with ProgressBar("Checking", unit=unit) as bar:
         try:
             return run_lint(request, lambda now: bar.update(now.done, now.total))
         except ConfigError as error:  # about the flags; faults of the dataset are findings
@@ -159,7 +156,6 @@ def _run(request: LintRequest, *, unit: str, progress: bool | None) -> LintRepor
 
 
 def _page_links(url: str, path: str, paths: tuple[str, ...]) -> PageLinks:
-    from loader.errors import ConfigError
     from loader.inspect.browse import PageLinks
 
     try:
@@ -169,11 +165,7 @@ def _page_links(url: str, path: str, paths: tuple[str, ...]) -> PageLinks:
 
 
 def _checked_unit(ref: DatasetRef, *, level: str, fix: bool, split_parts: tuple[str, ...]) -> str:
-    """Return the unit of the progress bar for what PATH names.
-
-    Raises:
-        click.BadParameter: It has no split, which a flag needs.
-    """
+    """Return the unit of the progress bar for what PATH names; raise if a flag needs a split that it lacks."""
     from loader.inspect import kind_at
 
     kind = kind_at(ref)

@@ -13,14 +13,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 import click
 
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...console import print_json, show_note
+from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
 
 
-@energon_command("mount", short_help="Show the samples of a dataset as files.")
+@energon_command("mount")
 @click.argument("path")
 @click.argument("directory")
 @click.option(
@@ -69,9 +71,6 @@ def mount(
             energon mount -s /data/mix.yaml ~/mix
     """
     from loader.inspect import Layout, open_tree, serve_tree
-
-    from ...console import print_json, show_note
-    from ...progress import ProgressBar
 
     mounted = os.path.abspath(directory)
     # Mount in a process of its own, which outlives this one.

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import ConfigError
+
 from ...command import energon_command
+from ...console import facts_of, output_console, print_json
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -18,7 +21,7 @@ _LABEL_WIDTH = 9
 _COLOURS = {"error": "red", "failed": "red", "warning": "yellow", "left out": "yellow"}
 
 
-@energon_command("rule", short_help="Explain codes of findings and of unused input.", takes_path=False)
+@energon_command("rule", takes_path=False)
 @click.argument("codes", metavar="[CODE]...", nargs=-1)
 @shared_options("json")
 def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
@@ -35,10 +38,7 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
         Print explanations as JSON:
             energon rule E302 W305 --json
     """
-    from loader.errors import ConfigError
     from loader.inspect import find_rule, rule_groups
-
-    from ...console import output_console, print_json
 
     try:
         rules = [find_rule(code) for code in codes]
@@ -57,17 +57,10 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
 
 
 def _document(rule: Rule) -> dict[str, Any]:
-    """Return the ``--json`` document of a rule; its keys are stable."""
     from loader.accounting import plain_text
 
-    return {
-        "code": rule.code,
-        "severity": rule.severity,
-        "meaning": rule.meaning,
-        "why": plain_text(rule.why),
-        "action": plain_text(rule.action),
-        "example": plain_text(rule.example),
-    }
+    texts = {name: plain_text(getattr(rule, name)) for name in ("why", "action", "example")}
+    return {**facts_of(rule, "code severity meaning"), **texts}
 
 
 def _show(console: Console, rule: Rule) -> None:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import click
 from rich.text import Text
 
-from loader.errors import escape_controls
+from loader.errors import StorageError, escape_controls
 from loader.inspect import print_part_sets, print_table
 
 from ...command import energon_command
-from ...dataset_path import check_ref, dataset_options
+from ...console import output_console, print_json, show_note, write_file
+from ...dataset_options import check_ref, dataset_options, query_options
 from ...options import shared_options
-from ...query_options import query_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from loader.inspect.stats import Distribution, StatsReport
 
 
-@energon_command("stats", short_help="Show sizes, lengths, JSON fields and duplicates.")
+@energon_command("stats")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH…")
 @query_options
 @shared_options("parts")
@@ -51,7 +52,6 @@ def stats(
     as_json: bool,
     max_json_bytes: int,
     num_workers: int | None,
-    progress: bool | None,
 ) -> None:
     """Show statistics of the datasets at PATH: sizes of parts and pictures, lengths of texts, durations, JSON fields.
 
@@ -85,9 +85,6 @@ def stats(
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets
 
-    from ...console import print_json, show_note, write_file
-    from ...progress import ProgressBar
-
     # Check the options.
     datasets = named_datasets([check_ref(ref) for ref in refs], split_parts=query.split_parts)
     if tokenizer is not None and not (tokenizer.endswith(".json") or ":" in tokenizer):
@@ -117,7 +114,7 @@ def stats(
                 workers=num_workers or usable_cores(),
                 max_json_bytes=max_json_bytes,
             )
-            with ProgressBar("Reading samples", unit="samples", enabled=progress) as bar:
+            with ProgressBar("Reading samples", unit="samples") as bar:
                 report = collect_stats(request, bar.update)
             report.path = path
             has_findings |= bool(report.broken_count or report.duplicates)
@@ -136,9 +133,6 @@ def stats(
 
 
 def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
-    """Show the statistics of a dataset, and notes about what it lacks and about new columns."""
-    from ...console import output_console, show_note
-
     if lacks:
         show_note(f"no sample of {report.path}: it has {lacks}")
     elif not notes_only:
@@ -148,7 +142,6 @@ def _show(report: StatsReport, *, lacks: str, notes_only: bool) -> None:
 
 
 def _no_columns(path: str) -> Exception:
-    from loader.errors import StorageError
     from loader.format.documents import command_for_folder
 
     return StorageError(

@@ -1,1 +1,1 @@
-"""The command ``energon import``, which makes datasets of other files."""
+"""The commands that create datasets: ``import``, ``prepare`` and ``prepare-media``, and their questions."""

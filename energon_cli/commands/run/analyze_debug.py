@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
+from loader.inspect import plural
+
 from ...command import energon_command
-from ...dataset_path import check_path
-from ...options import shared_options
+from ...console import facts_of, linked_text, output_console, print_json, show_note, write_file
+from ...dataset_options import check_path
+from ...options import plan_run, run_options, shared_options
 from ...settings import break_between_words
-from .options import plan_run, run_options
 
 if TYPE_CHECKING:
     from loader.inspect.runs import LoggedLoader
 
 
-@energon_command("analyze-debug", short_help="Draw which samples a run used at which step.")
+@energon_command("analyze-debug")
 @click.argument("log_paths", nargs=-1, metavar="[LOG_PATHS]…")
 @click.option("--dataset", metavar="PATH", help="Trace a run on this dataset or metadataset, instead of reading logs.")
 @shared_options("steps", default=1000, show_default=True, help="Steps of --dataset.")
@@ -108,10 +111,7 @@ def analyze_debug(
         Count only:
             energon analyze-debug /data/run/debug --no-heatmap --json
     """
-    from loader.inspect import plural
     from loader.inspect.runs import choose_loader, log_files, read_debug_log, read_loading_order, traced_uses
-
-    from ...console import print_json, show_note, write_file
 
     # Refuse options that do not fit together.
     if bool(log_paths) == (dataset is not None):
@@ -154,11 +154,6 @@ def analyze_debug(
 
 
 def _modalities(names: str) -> tuple[str, ...]:
-    """Parse the kinds of loaders.
-
-    Raises:
-        click.BadParameter: One is unknown.
-    """
     found = tuple(name.strip() for name in names.split(","))
     if unknown := set(found) - {"train", "val"}:
         raise click.BadParameter(f"expected train or val, found {min(unknown)!r}", param_hint="--include-modality")
@@ -167,8 +162,7 @@ def _modalities(names: str) -> tuple[str, ...]:
 
 def _loader_document(loader: LoggedLoader, *, analyzed: bool) -> dict[str, Any]:
     return {
-        "loader": loader.number,
-        "start": loader.start,
+        **facts_of(loader, "loader=number start"),
         "modality": loader.modality or None,
         "paths": loader.paths,
         "ranks": sorted(loader.ranks),
@@ -179,10 +173,6 @@ def _loader_document(loader: LoggedLoader, *, analyzed: bool) -> dict[str, Any]:
 
 def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_json: bool) -> None:
     """List the samples of steps, or the uses of a sample, in the order of steps and ranks."""
-    from loader.errors import escape_controls
-
-    from ...console import print_json, show_note
-
     found = [
         {"step": batch.step, "rank": batch.rank, "position": position, "key": name}
         for batch in sorted(loader.batches)
@@ -201,11 +191,6 @@ def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_jso
 
 
 def _show(facts: dict[str, Any], loaders: list[dict[str, Any]]) -> None:
-    from loader.inspect import plural
-
-    from ...console import output_console
-    from ...links import linked_text
-
     for one in loaders:
         mark = "*" if one["analyzed"] else " "
         start = f", start {one['start']}" if one["start"] else ""

@@ -1,33 +1,176 @@
-"""``energon checkpoint``: the group of commands for saved states."""
+"""``energon checkpoint``: describe saved states, and convert them to other ranks or another mix of datasets."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import EnergonError, StateError, escape_controls
+from loader.inspect import plural
+
 from ...command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, add_common_options, energon_command
+from ...console import is_terminal, output_console, print_json, show_note, show_warning
 from ...options import shared_options
 
 if TYPE_CHECKING:
-    from loader.errors import EnergonError
-    from loader.training.states import Redistributed, StateFile
+    from rich.console import Console
+
+    from loader.training.states import Redistributed, RunState, StateFile
+
+
+_MAX_STATES_SHOWN = 200  # of a file
+_MAX_TEXT = 4000  # characters of a line
+_KINDS = {
+    "endless": "endless",
+    "finite": "finite pass",
+    "lane by lane": "finite pass, lane by lane",
+}
+
+
+@energon_command("info", takes_path=False)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@shared_options("json")
+def info(files: tuple[str, ...], *, as_json: bool) -> None:
+    """Describe the states in each FILE, which is JSON or written by torch.save.
+
+    A FILE may be a folder: its .json, .pt, .pth and .ckpt files are read, and Accelerate's custom_checkpoint_*.pkl.
+    States of one run are described together: missing ranks, the next micro-batch, the samples waiting in buffers, the
+    datasets, and the numbers of ranks that the run can resume on.
+
+    Only plain data is read; a file that references classes or functions is refused. Exits with 1 if a file cannot be
+    read or contains no state, or if the states of a run do not match.
+
+    Examples:
+        Show the progress of a run, from the files of its ranks:
+            energon checkpoint info /data/run/step_1000
+        Inspect a checkpoint that also contains a model:
+            energon checkpoint info /data/run/model_and_loader.pt
+        Print the number of the next micro-batch:
+            energon checkpoint info /data/run/step_1000 --json | jq '.runs[0].batch'
+    """
+    from loader.training.states import describe_run, describe_state, group_by_run, place_text
+
+    # Describe the states of each file, and keep them for the runs that they belong to.
+    documents: list[dict[str, Any]] = []
+    states: list[tuple[str, RunState]] = []
+    for path, found in read_state_files(files):
+        if isinstance(found, EnergonError):
+            documents.append({"path": path, "form": None, "fault": str(found), "states": []})
+            continue
+        placed = [(place_text(one.place), one.state) for one in found.states]
+        described = [{"place": place, **describe_state(state)} for place, state in placed]
+        documents.append({"path": path, "form": found.form, "fault": None, "states": described})
+        states += [(f"{path}: {place}", state) for place, state in placed]
+    # Describe the runs, from the states of all their ranks.
+    runs = [
+        {"states": [where for where, _ in run], **describe_run([state for _, state in run])}
+        for run in group_by_run(states)
+    ]
+    facts = {"files": documents, "runs": runs}
+    if as_json:
+        print_json(facts)
+    else:
+        _show(output_console(), facts)
+    if any(file["fault"] for file in documents) or any(run["fault"] and not run["missing_ranks"] for run in runs):
+        raise click.exceptions.Exit(1)
+
+
+# -------------------------------------------------------------------------------------------------------- output
+
+
+def _show(console: Console, facts: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    for file in facts["files"]:
+        console.print(Text(escape_controls(file["path"]), style="bold"))
+        if file["fault"]:
+            console.print(Text(escape_controls(f"  error: {file['fault']}", keep="\n"), style="red"))
+        for state in file["states"][:_MAX_STATES_SHOWN]:
+            place = f" at {state['place']}" if state["place"] else ""
+            text = f"  state of rank {state['rank']} of {state['ranks']}{place}"
+            console.print(_line(text))
+        if (more := len(file["states"]) - _MAX_STATES_SHOWN) > 0:
+            console.print(f"  … and {more:,} more states; --json lists them")
+    for run in facts["runs"]:
+        console.print()
+        console.print(Text(_headline(run), style="bold"))
+        for label, value in _lines(run):
+            console.print(Text.assemble((f"{label:<12}", "cyan"), _line(value)))
+
+
+def _line(text: str) -> str:
+    """Return a text without control characters; a hostile file has texts of a hundred megabytes."""
+    return escape_controls(text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} …")
+
+
+def _headline(run: dict[str, Any]) -> str:
+    ranks = "a run of 1 rank" if run["ranks"] == 1 else f"a run of {run['ranks']:,} ranks"
+    if run["missing_ranks"]:
+        missing = ", ".join(map(str, run["missing_ranks"][:10])) + ", …" * (len(run["missing_ranks"]) > 10)
+        return f"{ranks}; missing ranks: {missing}"
+    return f"{ranks}, all present"
+
+
+def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
+    # The position and the shape of the run.
+    lines = []
+    if run["fault"] and not run["missing_ranks"]:
+        lines.append(("error", run["fault"]))
+    lines += [
+        ("next", f"micro-batch {run['batch']:,} of the run" + (", after the end of the pass" if run["ended"] else "")),
+        ("resumes on", f"{_possible(run['possible_ranks'])} ranks"),
+        ("lanes", f"{run['lanes']:,}, {run['lanes_begun']:,} started"),
+        ("kind", _KINDS.get(run["kind"], "unknown")),
+        ("seed", str(run["seed"])),
+    ]
+    # What only some runs have: counters, passes and buffers.
+    if run["steps"]:
+        lines.append(("counted", f"{', '.join(map(str, run['steps']))} (virtual epochs, limits, repeats)"))
+    if run["passes"]:
+        lines.append(("passes", f"restarted {plural(run['passes'], 'time')}"))
+    if run["samples_waiting"]:
+        lines.append(("waiting", f"{plural(run['samples_waiting'], 'sample')} in buffers"))
+    lines.append(("stages", " → ".join(_stage(stage) for stage in reversed(run["stages"]))))
+    # Its data, and the changes of its mix.
+    for dataset in run["datasets"]:
+        text = _dataset(dataset, show_share=len(run["datasets"]) > 1)
+        lines += [("data", text), *(("  joined", _dataset(member)) for member in dataset["members"])]
+    for change in run["mix_changes"]:
+        others = [leaf for leaf in change["leaves"] if not str(leaf["change"]).startswith("continues")]
+        kept = plural(len(change["leaves"]) - len(others), "dataset")
+        lines.append(("edited", f"before micro-batch {change['batch']:,}; {kept} continued"))
+        lines += [("", f"{leaf['dataset']}: {leaf['change']}, weight {leaf['weight']}") for leaf in others]
+    return lines
+
+
+def _possible(ranks: list[int] | None) -> str:
+    if ranks is None:
+        return "any number of"
+    return str(ranks[0]) if len(ranks) == 1 else f"{', '.join(map(str, ranks[:-1]))} or {ranks[-1]}"
+
+
+def _stage(stage: dict[str, Any]) -> str:
+    name, settings = stage["name"], stage["settings"]
+    size = settings.get("batch_size", settings.get("buffer_size")) if isinstance(settings, dict) else None
+    return name if size is None else f"{name} ({size})"
+
+
+def _dataset(dataset: dict[str, Any], *, show_share: bool = False) -> str:
+    samples = dataset["samples"]
+    text = str(dataset["path"]) + (f", {dataset['split_part']}" if dataset["split_part"] else "")
+    text += f": {plural(samples, 'sample')}" if isinstance(samples, int) else ""
+    text += f", uuid {dataset['uuid']}" if dataset["uuid"] else ""
+    share = dataset["schedule"] or (None if dataset["share"] is None else f"{dataset['share']:.3g}")
+    return text + (f", share {share}" if show_share and share is not None else "")
 
 
 _COMMANDS = {
-    "info": LazyCommand(
-        "energon_cli.commands.run.checkpoint_info",
-        "info",
-        "Show the progress of a run, and the ranks it can resume on.",
-    ),
-    "migrate": LazyCommand(
-        "energon_cli.commands.run.checkpoint", "migrate", "Continue a saved run with an edited mix of datasets."
-    ),
-    "redist": LazyCommand(
-        "energon_cli.commands.run.checkpoint", "redist", "Convert the states of all ranks to another number of ranks."
-    ),
+    "info": LazyCommand(".run.checkpoint:info", "Show the progress of a run, and the ranks it can resume on."),
+    "migrate": LazyCommand(".run.checkpoint:migrate", "Continue a saved run with an edited mix of datasets."),
+    "redist": LazyCommand(".run.checkpoint:redist", "Convert the states of all ranks to another number of ranks."),
 }
 _EXAMPLES = (
     ("Show the progress of a run", "energon checkpoint info /data/run/step_1000"),
@@ -67,16 +210,7 @@ def read_state_files(
     """Read files, and the files directly in folders; yield each path with its contents or an error.
 
     Files without a state are skipped in folders, since folders of checkpoints also contain models.
-
-    Args:
-        paths: The files and folders.
-        place: The place of the states within each file; None accepts any place.
-        allow_edited: Accept states that were edited.
-
-    Raises:
-        StorageError: A folder cannot be read, or contains no file of a kind that can hold states.
     """
-    from loader.errors import EnergonError, StateError
     from loader.storage import EPath
     from loader.training.states import list_state_files, read_state_file
 
@@ -110,13 +244,7 @@ def read_state_files(
 
 
 def read_states_to_convert(paths: Sequence[str], place: str | None, *, allow_edited: bool) -> list[StateFile]:
-    """Read files, as :func:`read_state_files` does.
-
-    Raises:
-        EnergonError: One of them cannot be read, or contains no state.
-    """
-    from loader.errors import EnergonError
-
+    """Read files as :func:`read_state_files` does; raise the first error."""
     files = []
     for _, found in read_state_files(paths, place=place, allow_edited=allow_edited):
         if isinstance(found, EnergonError):
@@ -127,8 +255,6 @@ def read_states_to_convert(paths: Sequence[str], place: str | None, *, allow_edi
 
 def note_dropped(done: Redistributed) -> None:
     """Show which contents of the files were not copied."""
-    from ...console import show_note
-
     if done.left_out:
         names = ", ".join(done.left_out[:8]) + " …" * (len(done.left_out) > 8)
         show_note(f"not copied, since only states are written: {names}")
@@ -136,8 +262,6 @@ def note_dropped(done: Redistributed) -> None:
 
 def written_files(done: Redistributed) -> str:
     """Return the number of new files, with their folder and names."""
-    from loader.inspect import plural
-
     names = done.files[0] if len(done.files) == 1 else f"{done.files[0]} … {done.files[-1]}"
     return f"wrote {plural(len(done.files), 'file')} to {done.folder} ({names})"
 
@@ -145,11 +269,7 @@ def written_files(done: Redistributed) -> str:
 # ``energon checkpoint migrate``: continue a saved run with an edited mix of datasets.
 
 
-@energon_command(
-    "migrate",
-    short_help="Continue a saved run with an edited mix of datasets.",
-    takes_path=False,
-)
+@energon_command("migrate", takes_path=False)
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("dataset", metavar="NEW_MIX")
 @click.argument("output_path", metavar="DEST")
@@ -179,10 +299,7 @@ def migrate(
         Continue a run with other weights:
             energon checkpoint migrate /data/run/step_1000 /data/mix_2.yaml /data/run/step_1000_mix_2
     """
-    from loader.errors import escape_controls
     from loader.inspect.runs import load_task_encoder, migrate_files
-
-    from ...console import output_console, print_json, show_warning
 
     read = read_states_to_convert(files, place, allow_edited=allow_edited_state)
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
@@ -207,11 +324,7 @@ def migrate(
 # ``energon checkpoint redist``: convert the states of a run to another number of ranks.
 
 
-@energon_command(
-    "redist",
-    short_help="Convert the states of all ranks to another number of ranks.",
-    takes_path=False,
-)
+@energon_command("redist", takes_path=False)
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("output_path", metavar="DEST")
 @click.option("--new-world-size", metavar="N", type=click.IntRange(min=1), help="New number of ranks.")
@@ -242,11 +355,7 @@ def redist(
         Convert all files of a folder:
             energon checkpoint redist /data/run/step_1000 /data/run/for_4_ranks --new-world-size 4
     """
-    from loader.errors import escape_controls
-    from loader.inspect import plural
     from loader.training.states import redistribute_files
-
-    from ...console import output_console, print_json
 
     read = read_states_to_convert(files, place, allow_edited=allow_edited_state)
     done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=force_overwrite)
@@ -260,10 +369,7 @@ def redist(
 
 
 def _prompt_for_ranks(files: list[StateFile]) -> int:
-    """Prompt for the number of ranks, on a terminal or from a line of standard input."""
     from loader.training.states import ranks_of_run
-
-    from ...console import is_terminal
 
     possible = ranks_of_run(files[0].states[0].state)
     allowed = "any number" if possible is None else ", ".join(map(str, possible))

@@ -7,11 +7,7 @@ import click
 from ...command import energon_command
 
 
-@energon_command(
-    "completion",
-    short_help="Print the script that completes commands in a shell.",
-    takes_path=False,
-)
+@energon_command("completion", takes_path=False)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
     """Print the script that lets SHELL complete the commands, flags and values of energon with the Tab key.

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from loader.errors import escape_controls
-from loader.inspect import print_table
+from loader.inspect import format_bytes, print_table
 
 from ...command import energon_command
+from ...console import facts_of, output_console, print_json
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from loader.inspect import Checkup
 
 
-@energon_command("doctor", short_help="Examine this machine and installation.", takes_path=False)
+@energon_command("doctor", takes_path=False)
 @shared_options("json")
 def doctor(*, as_json: bool) -> None:
     """Show versions, limits and disks that loading depends on, and what would break or slow it down.
@@ -39,7 +40,6 @@ def doctor(*, as_json: bool) -> None:
     """
     from loader.inspect import Advice, examine_machine
 
-    from ...console import output_console, print_json
     from ...installation import installation_faults
 
     # Examine the machine, and the installation of this program.
@@ -70,19 +70,14 @@ def doctor(*, as_json: bool) -> None:
 
 
 def _document(checkup: Checkup) -> dict[str, Any]:
-    """Return the facts of the ``--json`` document; its keys are stable."""
-    installed, cache = checkup.installed, checkup.cache
+    cache = checkup.cache
     return {
-        "toolkit": installed.toolkit,
-        "python": installed.python,
-        "packages": installed.required,
-        "extras": {name: {"missing": list(missing)} for name, missing in installed.extras.items()},
-        "gpus": list(checkup.gpus),
+        **facts_of(checkup.installed, "toolkit python packages=required"),
+        "extras": {name: {"missing": missing} for name, missing in checkup.installed.extras.items()},
+        "gpus": checkup.gpus,
         **asdict(checkup.limits),
         "temporary": checkup.temporary,
-        "cache": None
-        if cache is None
-        else {"path": cache.folder, "limit_bytes": cache.limit_bytes, "disk": checkup.cache_disk},
+        "cache": cache and {**facts_of(cache, "path=folder limit_bytes"), "disk": checkup.cache_disk},
     }
 
 
@@ -106,8 +101,6 @@ def _show_facts(console: Console, checkup: Checkup) -> None:
 
 
 def _lines(checkup: Checkup) -> Iterator[tuple[str, str]]:
-    from loader.inspect import format_bytes
-
     installed, limits = checkup.installed, checkup.limits
     yield "energon-toolkit", installed.toolkit
     yield "python", installed.python

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import escape_controls
+from loader.inspect import format_bytes, format_percent, plural
+
 from ...command import energon_command
-from ...dataset_path import check_path
-from ...options import shared_options
-from .options import RUN_OPTIONS, plan_run, run_options
+from ...console import output_console, print_json
+from ...dataset_options import check_path
+from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
 
 if TYPE_CHECKING:
     from loader.inspect.runs import RunFacts
@@ -19,7 +22,7 @@ _MAX_STRETCHES = 20  # of a table
 _DEFAULTS = {"shuffle_buffer_size": 1000, "max_samples_per_sequence": 100}  # of get_train_dataset
 
 
-@energon_command("explain", short_help="Show what a training run will read.")
+@energon_command("explain")
 @click.argument("path")
 @shared_options("steps", help="Steps.  [default: 1000; without numbers of the run, an epoch]")
 @shared_options("packing_buffer_size", help="Samples that wait in each lane, if it packs.")
@@ -49,8 +52,6 @@ def explain(context: click.Context, /, path: str, *, steps: int | None, as_json:
     """
     from loader.inspect.runs import explain_run
 
-    from ...console import output_console, print_json
-
     numbers = {"steps", "packing_buffer_size", *RUN_OPTIONS} - {"split_part", "filter_name"}
     is_described = any(context.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT for name in numbers)
     run = plan_run(check_path(path), **options if is_described else {**options, **_DEFAULTS})
@@ -66,8 +67,7 @@ def explain(context: click.Context, /, path: str, *, steps: int | None, as_json:
 def _show(facts: RunFacts, console: Any) -> None:
     from rich.text import Text
 
-    from loader.errors import escape_controls
-    from loader.inspect import format_bytes, format_percent, plural, print_table
+    from loader.inspect import print_table
 
     # The datasets, with the shares that they have.
     console.print(
@@ -123,8 +123,7 @@ def _show(facts: RunFacts, console: Any) -> None:
 
 def _show_stretches(facts: RunFacts, console: Any) -> None:
     """Print the shares of each dataset in the stretches of a run whose weights change."""
-    from loader.errors import escape_controls
-    from loader.inspect import format_percent, plural, print_table
+    from loader.inspect import print_table
 
     changes = plural(len(facts.stretches) - 1, "time")
     console.print(f"the weights change {changes}; shares asked → got from step to step:")

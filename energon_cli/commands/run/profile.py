@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
+from ...console import error_console
 from ...options import shared_options
 
 if TYPE_CHECKING:
@@ -18,11 +21,7 @@ if TYPE_CHECKING:
 _MIN_SHARE = 0.001
 
 
-@energon_command(
-    "profile",
-    short_help="Run a training script, and show what its loaders wait for.",
-    takes_path=False,
-)
+@energon_command("profile", takes_path=False)
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", metavar="[ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @shared_options("steps", default=200, show_default=True, help="Micro-batches of each loader in the trace.")
@@ -47,10 +46,7 @@ def profile(script: str, *, arguments: tuple[str, ...], steps: int, trace: str, 
         Record more steps, in another file:
             energon profile --steps 1000 --trace /tmp/trace.json train.py
     """
-    from loader.errors import escape_controls
     from loader.inspect import profile_script
-
-    from ...console import error_console
 
     report = profile_script(script, arguments, steps=steps, trace=trace, stats=stats)
     console = error_console()

@@ -13,17 +13,19 @@ from urllib.parse import urlsplit
 
 import click
 
+from loader.errors import escape_controls
+
 from ...command import energon_command
-from ...dataset_path import check_path
-from ...options import shared_options
+from ...console import json_line, linked_text, show_note
+from ...dataset_options import check_path
+from ...options import RUN_OPTIONS, plan_run, run_options, shared_options
 from ...settings import break_between_words
-from .options import RUN_OPTIONS, plan_run, run_options
 
 if TYPE_CHECKING:
     from loader.inspect.runs import RestoredRun, TracedSample
 
 
-@energon_command("trace", short_help="List the samples of a training step.")
+@energon_command("trace")
 @click.argument("path")
 @click.option("--step", metavar="N", type=click.IntRange(min=0), multiple=True, help="The step, from 0.  [repeatable]")
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), multiple=True, help="Only this rank.  [repeatable]")
@@ -83,8 +85,6 @@ def trace(
     """
     from loader.inspect.runs import steps_of_key, trace_step
 
-    from ...console import json_line, show_note
-
     if bool(step) == (key is not None):
         raise click.UsageError("Pass --step, or --key.")
     if (replay and key is not None) or (output is not None and not replay):
@@ -109,7 +109,6 @@ def trace(
 def _open(
     context: click.Context, path: str, *, dataset: str | None, task_encoder: str | None, **options: Any
 ) -> tuple[RestoredRun, int]:
-    """Return the run, and the number of its steps up to the checkpoint."""
     from loader.inspect.runs import RestoredRun, is_run, load_task_encoder, open_run
 
     encoder = None if task_encoder is None else load_task_encoder(task_encoder)
@@ -133,8 +132,6 @@ def _open(
 
 
 def _line(sample: TracedSample) -> str:
-    from ...links import linked_text
-
     where = f"step {sample.step}  rank {sample.rank}  {sample.position}"
     what = "of a dataset that left the mix"
     if sample.key:
@@ -144,8 +141,6 @@ def _line(sample: TracedSample) -> str:
 
 
 def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output: str | None) -> None:
-    """Rebuild micro-batches, and show or write them."""
-    from loader.errors import escape_controls
     from loader.inspect import describe_value
 
     made: dict[int, dict[int, Any]] = {}
@@ -171,18 +166,7 @@ def _replay(run: RestoredRun, steps: Sequence[int], ranks: Sequence[int], output
 
 
 def show_samples(samples: Sequence[tuple[str, str]]) -> None:
-    """Serve the pages of samples until Ctrl-C, print their links, and open the first one.
-
-    Args:
-        samples: Path of the dataset and full key of each.
-
-    Raises:
-        Exit: The server cannot be started; it has printed the reason.
-    """
-    from loader.errors import escape_controls
-
-    from ...console import show_note
-
+    """Serve the pages of samples until Ctrl-C, print their links, and open the first one."""
     paths = list(dict.fromkeys(path for path, _ in samples))
     # Without -P, modules of the working directory, which may be a dataset, would be imported.
     command = [sys.executable, "-P", "-m", "energon_cli", "browse", "--json", "--no-open", *paths]

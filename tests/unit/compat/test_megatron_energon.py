@@ -228,6 +228,13 @@ def test_the_packages_of_the_wheel_are_those_on_disk() -> None:
     assert not (ROOT / "megatron").exists()
 
 
+def test_the_wheel_has_a_file_for_each_pattern_of_its_data() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    for package, patterns in settings["package-data"].items():
+        folder = ROOT / settings["package-dir"].get(package, package)
+        assert [pattern for pattern in patterns if not any(folder.glob(pattern))] == []
+
+
 # ------------------------------------------------------------------------------------------------- loading
 
 

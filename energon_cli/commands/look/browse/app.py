@@ -26,9 +26,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from loader.errors import EnergonError
 from loader.inspect.browse import Catalogue, ReaderPool, ThumbnailPool
 
-from .dataset_routes import DatasetRoutes
-from .requests import MAX_DIGITS, Served, answer_error, answer_missing
-from .sample_routes import EditRoutes, SampleRoutes
+from .requests import MAX_DIGITS, answer_error, answer_missing
+from .routes import Routes
 
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
@@ -42,7 +41,7 @@ _STATIC = Path(__file__).parent / "static"
 
 
 class _AnyPath(Convertor[str]):
-    """The rest of a path. It may contain line ends, as keys may, which Starlette's ``path`` refuses."""
+    """Match the rest of a path with line ends, as keys may have, which Starlette's ``path`` refuses."""
 
     regex = r"[\s\S]*"
 
@@ -54,7 +53,7 @@ class _AnyPath(Convertor[str]):
 
 
 class _Number(Convertor[int]):
-    """A number; -1 for one that no dataset or sample has: negative, with a point, or of more than 18 digits."""
+    """Match a number; -1 for one that no sample has: negative, with a point, or of more than 18 digits."""
 
     regex = "[-+.0-9][^/]*"
 
@@ -67,18 +66,6 @@ class _Number(Convertor[int]):
 
 register_url_convertor("any", _AnyPath())
 register_url_convertor("number", _Number())
-
-
-def make_application(served: Served) -> Starlette:
-    """Return the application, without its guard."""
-    routes = [
-        *SampleRoutes(served).routes(),
-        *DatasetRoutes(served).routes(),
-        *EditRoutes(served).routes(),
-        *(Route(path, _page) for path in ("/", "/datasets", "/stats/{rest:any}", "/s/{rest:any}")),
-        Mount("/static", StaticFiles(directory=_STATIC)),
-    ]
-    return Starlette(routes=routes, exception_handlers={EnergonError: answer_error, KeyError: answer_missing})
 
 
 async def _page(_request: Request) -> Response:
@@ -95,23 +82,20 @@ def serve_pages(
     embed: bool = False,
     on_start: Callable[[], None],
 ) -> None:
-    """Serve pages until Ctrl-C or SIGTERM, then end the worker processes.
-
-    Args:
-        catalogue: The datasets.
-        listener: A socket that listens.
-        host: The address that the caller named; requests to other hosts are refused.
-        token: Secret of the URL; requests without it are refused.
-        edit: Allow to exclude and tag samples.
-        embed: Allow pages of this machine to show these in a frame.
-        on_start: Called once pages are served.
-    """
+    """Serve pages until Ctrl-C or SIGTERM, then end the worker processes."""
+    # The application, its worker processes, and the guard around it.
     thumbnails = ThumbnailPool(workers=max(1, min(8, len(os.sched_getaffinity(0)))))
     readers = ReaderPool(workers=2)
-    served = Served(catalogue, thumbnails=thumbnails, readers=readers, edit=edit)
-    port, application = listener.getsockname()[1], make_application(served)
+    routes = [
+        *Routes(catalogue, thumbnails=thumbnails, readers=readers, edit=edit).routes(),
+        *(Route(path, _page) for path in ("/", "/datasets", "/stats/{rest:any}", "/s/{rest:any}")),
+        Mount("/static", StaticFiles(directory=_STATIC)),
+    ]
+    answers = {EnergonError: answer_error, KeyError: answer_missing}
+    application, port = Starlette(routes=routes, exception_handlers=answers), listener.getsockname()[1]
     app = Guard(application, token=token, host=host, port=port, embed=embed)
 
+    # The server reports when it serves, and ends the workers.
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
@@ -124,6 +108,7 @@ def serve_pages(
             thumbnails.close()
             readers.close()
 
+    # Serve until Ctrl-C or SIGTERM.
     config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=1, server_header=False)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises its signal again: worker processes must end
     try:
@@ -151,25 +136,16 @@ def is_allowed_host(header: str, names: Collection[str]) -> bool:
 
 
 class Guard:
-    """Middleware around the whole application.
-
-    Args:
-        app: The application.
-        token: Must come as a cookie, a bearer token, or once as ``?token=``.
-        host: The host that the server was told to listen at.
-        port: Its port; servers of several ports have cookies of their own.
-        embed: Allow pages of this machine to show its pages in a frame.
-    """
+    """Middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, *, token: str, host: str, port: int, embed: bool = False) -> None:
         self._app = app
         self._token = token
         self._names = {host.lower(), socket.gethostname().lower()}
         self._policy = _PAGE_POLICY + (_FRAMES_HERE if embed else _NO_FRAMES)
-        self._cookie = f"energon_browse_{port}"
+        self._cookie = f"energon_browse_{port}"  # servers of several ports have cookies of their own
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -189,7 +165,6 @@ class Guard:
         await (refused or self._app)(scope, receive, send_with_headers)
 
     def _answer(self, request: Request) -> Response | None:
-        """Return the answer to a request that is not passed on."""
         if not is_allowed_host(request.headers.get("host", ""), self._names):
             return PlainTextResponse("this host name is not served; use the printed URL\n", status_code=421)
         given = request.query_params.get("token")

@@ -7,19 +7,23 @@ import secrets
 import socket
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import ConfigError, StorageError
+
 from ....command import energon_command
-from ....dataset_path import check_ref, dataset_options
+from ....console import print_json, show_note
+from ....dataset_options import check_ref, dataset_options
 from ....options import shared_options
+from ....progress import ProgressBar
 
 if TYPE_CHECKING:
     from loader.format import DatasetRef
 
 
-@energon_command("browse", short_help="Show samples, with their pictures, in a web browser.")
+@energon_command("browse")
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port; 0 takes a free one (default).")
@@ -35,10 +39,9 @@ def browse(
     host: str,
     port: int,
     opens: bool,
-    edit: bool,
-    embed: bool,
     token: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Show the samples of the datasets and metadatasets at PATH in a web browser, straight from the shards.
 
@@ -60,11 +63,7 @@ def browse(
         Allow to exclude samples:
             energon browse --edit /data/coco
     """
-    from loader.errors import ConfigError
     from loader.inspect.browse import Catalogue
-
-    from ....console import print_json, show_note
-    from ....progress import ProgressBar
 
     # Import the server, which is an extra.
     try:
@@ -95,14 +94,12 @@ def browse(
             click.launch(url)
 
     try:
-        serve_pages(catalogue, listener, host=host, token=token, edit=edit, embed=embed, on_start=show)
+        serve_pages(catalogue, listener, host=host, token=token, on_start=show, **options)
     finally:
         catalogue.close()
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    from loader.errors import StorageError
-
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except socket.gaierror as error:

@@ -6,31 +6,27 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.errors import ConfigError, escape_controls
+from loader.errors import ConfigError
 from loader.inspect import SampleView
 
 from ....command import energon_command
-from ....dataset_path import check_ref, dataset_options
+from ....console import StatusLine, is_terminal, output_console, print_json, show_note
+from ....dataset_options import check_ref, dataset_options
 from ....options import shared_options, shuffle_options
-from ....terminal.keys import Keyboard, RawMode
+from ....progress import ProgressBar
 from ....terminal.render import terminal_space
-from .ahead import AheadWorker
-from .notes import Notes
-from .screen import Screen
 from .walk import Walk
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from loader.format import DatasetRef
     from loader.inspect import PreviewRequest, SampleView, SampleViews
 
 
-@energon_command("preview", short_help="Show samples, with their pictures, in the terminal.")
+@energon_command("preview")
 @click.argument("path")
 @click.argument("keys", nargs=-1, metavar="[KEY]…", envvar="ENERGON_PREVIEW_KEY")
 @shared_options("limit", help="Print this many samples and exit (default if piped: 1).")
@@ -52,10 +48,9 @@ def preview(
     index: int,
     split_parts: tuple[str, ...],
     shuffle_seed: int | None,
-    crude: bool,
     images: bool | None,
     as_json: bool,
-    max_json_bytes: int,
+    **options: Any,
 ) -> None:
     """Show samples of the dataset at PATH as training gets them: fields, types, shapes, texts and pictures.
 
@@ -90,9 +85,6 @@ def preview(
     from loader.format import usable_cores
     from loader.inspect import PreviewRequest, open_views
 
-    from ....console import StatusLine, is_terminal, output_console, show_note
-    from ....progress import ProgressBar
-
     # Open the samples of all keys; tar files that are not prepared are scanned as far as needed.
     ref = check_ref(ref)
     if split_parts:
@@ -102,13 +94,12 @@ def preview(
         ref=ref,
         split_parts=split_parts or None,
         seed=shuffle_seed,
-        crude=crude,
         on_decode=lambda: status.show("decoding the first sample…"),
         reach=index + (limit or 1),
         workers=usable_cores(),
         on_progress=bar.update,
         on_note=show_note,
-        max_json_bytes=max_json_bytes,
+        **options,
     )
     with bar, status:
         total, view = _joined([open_views(replace(request, key=key)) for key in keys or (None,)])
@@ -130,7 +121,6 @@ def preview(
 
 
 def _joined(views: Sequence[SampleViews]) -> SampleViews:
-    """Return the views of several keys as one, in the order of the keys."""
     from loader.inspect import SampleViews
 
     if len(views) == 1:
@@ -153,10 +143,7 @@ def _page(
     start: int,
     images: bool | None,
 ) -> None:
-    """Show samples one by one, as keys are pressed."""
     from loader.inspect import open_views
-
-    from ....console import output_console
 
     @cache
     def raw_views() -> Callable[[int], SampleView]:
@@ -165,13 +152,11 @@ def _page(
     def quick_view(place: int) -> SampleView:
         return raw_views()(place)
 
-    page_through(output_console(), total, view, quick_view, start=start, images=images)
+    Walk(output_console(), total, view, quick_view, start=start).run(images=images)
 
 
 def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, images: bool | None) -> bool:
-    """Print samples; return True if all of them can be built."""
-    from ....console import output_console
-    from ....terminal.render import render_sample, terminal_space
+    from ....terminal.render import render_sample
 
     console = output_console()
     space = terminal_space(console, images=images)
@@ -187,10 +172,7 @@ def _print_samples(view: Callable[[int], SampleView], places: Sequence[int], *, 
 
 
 def _print_documents(view: Callable[[int], SampleView], places: Sequence[int]) -> bool:
-    """Print a line of JSON for each sample; return True if all of them can be built."""
     from loader.inspect import sample_document
-
-    from ....console import print_json
 
     are_sound = True
     for place in places:
@@ -222,69 +204,3 @@ def _nothing_to_show(path: str, split_parts: tuple[str, ...]) -> ConfigError:
     return ConfigError(
         f"the {which} empty", at=path, hint="choose another part (energon info shows their sizes), or split again"
     )
-
-
-# Walk through samples by keys.
-
-
-def page_through(
-    console: Console,
-    total: int,
-    view: Callable[[int], SampleView],
-    quick_view: Callable[[int], SampleView],
-    *,
-    start: int = 0,
-    images: bool | None = None,
-) -> None:
-    """Show samples of a dataset as keys are pressed, until the user quits.
-
-    Args:
-        console: A terminal; its input is standard input.
-        total: Number of samples.
-        view: Reads and describes a sample. It is called by one thread, which is not the caller's.
-        quick_view: The same without decoding, to search and for thumbnails.
-        start: First sample to show.
-        images: Draw pictures; None: if the terminal can.
-    """
-    # The parts of a walk; the worker and the keyboard hold resources.
-    notes = Notes()
-    screen = Screen(console)
-    keyboard = Keyboard(sys.stdin.fileno())
-    changed = _Flag(keyboard.wake)
-    worker = AheadWorker(keyboard.wake)
-    try:
-        # Walk from sample to sample until the user quits.
-        with RawMode(sys.stdin.fileno(), on_enter=screen.enter, on_leave=screen.leave, on_change=changed.set):
-            space = terminal_space(console, images=images, keyboard=keyboard)
-            walk = Walk(
-                console=console,
-                screen=screen,
-                keyboard=keyboard,
-                worker=worker,
-                notes=notes,
-                space=space,
-                total=total,
-                view=view,
-                quick_view=quick_view,
-                start=start,
-            )
-            walk.run(changed.take)
-    finally:
-        keyboard.close()
-        worker.close()
-        for line in notes.lines():
-            console.print(escape_controls(line))
-
-
-class _Flag:
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
-        self._is_set = False
-
-    def set(self) -> None:
-        self._is_set = True
-        self._wake()
-
-    def take(self) -> bool:
-        was, self._is_set = self._is_set, False
-        return was

@@ -1,38 +1,110 @@
-"""A grid of thumbnails."""
+"""The screen of a terminal, and a grid of thumbnails on it."""
 
 from __future__ import annotations
 
+import os
+import re
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loader.errors import escape_controls
 from loader.inspect import SampleView
 from loader.samples import PictureError
 
-from ....ascii_text import in_ascii
-from ....terminal.drawing import Drawing
+from ....settings import in_ascii
+from ....terminal.drawing import DELETE_KITTY_PICTURES, Drawing
 from ....terminal.render import DrawingSpace, draw_in
 
 if TYPE_CHECKING:
-    from .ahead import AheadWorker, Job
-    from .notes import Notes
-    from .screen import Screen
+    from rich.console import Console
+
+    from .search import AheadWorker, Job, Notes
+
+
+_BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # the terminal shows all that is written between them at once
+_GRAPHICS = re.compile(r"\x1b7(?:\x1b\[(\d+)A)?\x1b\[\d+D\x1b[_P].*?\x1b8", re.DOTALL)
+
+
+class Screen:
+    """The screen of a terminal, apart from the lines that were there before; a dumb terminal prints lines only."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._encoding = sys.stdout.encoding or "ascii"
+        self.is_dumb = console.is_dumb_terminal
+        self.measure()
+        self.space: DrawingSpace | None = None
+
+    def measure(self) -> None:
+        """Read the size of the terminal."""
+        self.columns, self.rows = self._console.size
+
+    def enter(self) -> None:
+        """Switch to a screen of its own, without a cursor."""
+        sys.stdout.flush()
+        if not self.is_dumb:
+            self.write("\x1b[?1049h\x1b[?25l\x1b[2J")
+
+    def leave(self) -> None:
+        """Return to the screen as it was."""
+        if not self.is_dumb:
+            self.write(f"\x1b\\{self._delete_pictures()}\x1b[0m\x1b[?25h\x1b[?1049l")
+
+    def show(self, lines: Sequence[str], footer: str, *, first: int = 0) -> int:
+        """Show lines from ``first`` on, and a footer; return the number of lines below the last one shown."""
+        if self.is_dumb:
+            self.write("\n".join([*lines, in_ascii(footer), ""]))
+            return 0
+        height = max(1, self.rows - 1)
+        shown = lines[first : first + height]
+        if first:
+            shown = [self._cut(line, number) for number, line in enumerate(shown)]
+        # Text that is written over replaces half blocks without a flicker; Sixel needs to be erased.
+        erase = "\x1b[2J" if self.space is not None and self.space.method == "sixel" else ""
+        body = "\r\n".join(f"\x1b[K{line}" for line in shown)
+        self.write(f"{_BEGIN}{self._delete_pictures()}{erase}\x1b[H{body}\x1b[0m\r\n\x1b[J{self._footer(footer)}{_END}")
+        return max(0, len(lines) - first - height)
+
+    def clear(self) -> None:
+        """Remove all text and pictures."""
+        self.write(f"{self._delete_pictures()}\x1b[2J")
+
+    def show_footer(self, footer: str) -> None:
+        """Replace the last row."""
+        self.write(in_ascii(footer) + "\n" if self.is_dumb else self._footer(footer))
+
+    def write(self, text: str) -> None:
+        """Write to the terminal; signal handlers may call this at any time."""
+        data = memoryview(text.encode(self._encoding, "backslashreplace"))
+        while data:  # a terminal takes a few kilobytes at a time
+            data = data[os.write(sys.stdout.fileno(), data) :]
+
+    def _footer(self, footer: str) -> str:
+        from rich.cells import cell_len, set_cell_size
+
+        text = in_ascii(footer) if self.space is not None and self.space.terminal.ascii_only else footer
+        separator = in_ascii(" · ") if text.isascii() else " · "
+        while cell_len(text) >= self.columns and separator in text:
+            text = text.rpartition(separator)[0]
+        return f"\x1b[{self.rows};1H\x1b[0;7m{set_cell_size(text, max(1, self.columns - 1)).rstrip()}\x1b[0m\x1b[K"
+
+    def _delete_pictures(self) -> str:
+        is_kitty = self.space is not None and self.space.method == "kitty"
+        return DELETE_KITTY_PICTURES if is_kitty else ""
+
+    @staticmethod
+    def _cut(line: str, row: int) -> str:
+        """Remove the pictures that begin above the screen."""
+        return _GRAPHICS.sub(lambda found: found[0] if int(found[1] or 0) <= row else "", line)
+
 
 _WIDTH, _HEIGHT = 20, 8  # of a tile in cells, with a gap at the right and the key below
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """One sample in the grid.
-
-    Attributes:
-        sample: The sample, without its fields.
-        drawing: Its first picture, or the beginning of its texts.
-    """
-
-    sample: SampleView
-    drawing: Drawing
+Tile = tuple[SampleView, Drawing]
+"""A sample, without its fields, and its first picture or the beginning of its texts."""
 
 
 def make_tile(sample: SampleView, space: DrawingSpace) -> Tile:
@@ -47,7 +119,7 @@ def make_tile(sample: SampleView, space: DrawingSpace) -> Tile:
         except PictureError as error:
             fault = fault or str(error)
     texts = [fault] if fault else [field.text or field.facts for field in sample.fields]
-    return Tile(replace(sample, fields=()), drawing or Drawing(columns, _text_rows(texts, columns, rows, space)))
+    return replace(sample, fields=()), drawing or Drawing(columns, _text_rows(texts, columns, rows, space))
 
 
 def _text_rows(texts: Sequence[str], columns: int, rows: int, space: DrawingSpace) -> list[str]:
@@ -61,16 +133,7 @@ def _text_rows(texts: Sequence[str], columns: int, rows: int, space: DrawingSpac
 
 
 class Grid:
-    """A page of tiles on the screen; only what changes is drawn.
-
-    Args:
-        screen: The screen.
-        worker: Makes the tiles.
-        notes: The noted samples, which are marked.
-        total: Number of samples.
-        make: Makes the tile of a sample.
-        version: Tiles of another version, for another size of the screen, are not reused.
-    """
+    """A page of tiles on the screen; only what changes is drawn."""
 
     def __init__(
         self,
@@ -80,7 +143,7 @@ class Grid:
         *,
         total: int,
         make: Callable[[int], Tile],
-        version: int,
+        version: int,  # tiles of another one, for another size of the screen, are not reused
     ) -> None:
         self._version = version
         self._screen, self._worker, self._total, self._make, self._notes = screen, worker, total, make, notes
@@ -116,13 +179,14 @@ class Grid:
             tile = self.tile(place) if place < self._total else None
             if tile is None:
                 continue
+            sample, drawing = tile
             row = 1 + number // self.across * (_HEIGHT + 1)
             column = 1 + number % self.across * _WIDTH
             text = ""
             if place not in self._labels:
-                for offset, line in enumerate(tile.drawing.rows[: self._screen.rows - 1 - row]):
-                    text += f"\x1b[{row + offset};{column}H{line}{tile.drawing.row(offset)}"
-            label = self._label(tile.sample, is_selected=place == selected)
+                for offset, line in enumerate(drawing.rows[: self._screen.rows - 1 - row]):
+                    text += f"\x1b[{row + offset};{column}H{line}{drawing.row(offset)}"
+            label = self._label(sample, is_selected=place == selected)
             if self._labels.get(place) != label:
                 self._labels[place] = label
                 text += f"\x1b[{min(row + _HEIGHT - 1, self._screen.rows - 1)};{column}H{label}"

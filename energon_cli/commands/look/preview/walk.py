@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -9,13 +10,10 @@ from typing import TYPE_CHECKING
 from loader.errors import escape_controls
 from loader.inspect import SampleView, plural
 
-from ....terminal.keys import Keyboard
-from ....terminal.render import DrawingSpace
-from .ahead import AheadWorker, Job
-from .grid import Grid, make_tile
-from .notes import Notes
-from .screen import Screen
-from .search import Frame, FrameRenderer, Prompt, Search
+from ....terminal.keys import Keyboard, RawMode
+from ....terminal.render import DrawingSpace, terminal_space
+from .grid import Grid, Screen, make_tile
+from .search import AheadWorker, Frame, Job, Notes, Prompt, Search, frame_renderer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,29 +51,28 @@ _SLOW_S = 0.3
 
 
 class Walk:
-    """The state of a walk: the sample, the grid if it is open, the line that is typed, the search that runs."""
+    """The state of a walk: the sample, the grid if it is open, the line that is typed, the search that runs.
+
+    Args:
+        console: A terminal; its input is standard input.
+        total: Number of samples.
+        view: Reads and describes a sample. It is called by one thread, which is not the caller's.
+        quick_view: The same without decoding, to search and for thumbnails.
+        start: First sample to show.
+    """
 
     def __init__(
         self,
-        *,
         console: Console,
-        screen: Screen,
-        keyboard: Keyboard,
-        worker: AheadWorker,
-        notes: Notes,
-        space: DrawingSpace,
         total: int,
         view: Callable[[int], SampleView],
         quick_view: Callable[[int], SampleView],
-        start: int,
+        *,
+        start: int = 0,
     ) -> None:
-        self._console, self._screen, self._keyboard, self._worker, self._notes = (
-            console,
-            screen,
-            keyboard,
-            worker,
-            notes,
-        )
+        self._console, self._screen, self._notes = console, Screen(console), Notes()
+        self._keyboard = Keyboard(sys.stdin.fileno())
+        self._worker = AheadWorker(self._keyboard.wake)
         self._total, self._view, self._quick_view = total, view, quick_view
         self._place, self._direction, self._first_line = start, 1, 0
         self._shown: object = None  # what is on the screen: the sample and its first line
@@ -88,40 +85,53 @@ class Walk:
         self._has_help = False
         self._is_over = False
         self._sizes = 0  # how often the size of the screen was read
-        self._fit(space)
+        self._has_changed = False  # the terminal got another size, or the program continued
 
     def _fit(self, space: DrawingSpace) -> None:
-        """Draw for the present size of the screen."""
         self._screen.measure()
         rows = max(1, self._screen.rows - 1)
         self._space = replace(space, columns=self._screen.columns, rows=rows)
         self._screen.space = self._space
         self._sizes += 1
         self._shown = None
-        self._frames = FrameRenderer(self._console, self._space, self._view)
+        self._frames = frame_renderer(self._console, self._space, self._view)
         if self._grid is not None:
             self._open_grid()
 
     # -------------------------------------------------------------------------------------------------- the loop
 
-    def run(self, has_changed: Callable[[], bool]) -> None:
-        """Act on keys until the user quits.
+    def run(self, *, images: bool | None = None) -> None:
+        """Act on keys until the user quits, and print the noted samples."""
+        try:
+            with RawMode(
+                sys.stdin.fileno(), on_enter=self._screen.enter, on_leave=self._screen.leave, on_change=self._change
+            ):
+                self._fit(terminal_space(self._console, images=images, keyboard=self._keyboard))
+                while not self._is_over:
+                    self._turn()
+        finally:
+            self._keyboard.close()
+            self._worker.close()
+            for line in self._notes.lines():
+                self._console.print(escape_controls(line))
 
-        Args:
-            has_changed: Returns True once after the terminal got another size, or the program continued.
-        """
-        while not self._is_over:
-            if has_changed():
-                self._fit(self._space)
-            self._worker.want(self._jobs())
-            is_ready = self._draw()
-            may_act = is_ready or self._search is not None or self._keyboard.has_any(QUIT)
-            key = self._keyboard.pop() if may_act else None
-            if key is None:
-                self._wait(is_ready=is_ready)
-            while key is not None:  # all keys that have arrived, so that the screen never lags behind them
-                self._press(key)
-                key = self._keyboard.pop() if self._takes_keys() else None
+    def _change(self) -> None:
+        self._has_changed = True
+        self._keyboard.wake()
+
+    def _turn(self) -> None:
+        if self._has_changed:
+            self._has_changed = False
+            self._fit(self._space)
+        self._worker.want(self._jobs())
+        is_ready = self._draw()
+        may_act = is_ready or self._search is not None or self._keyboard.has_any(QUIT)
+        key = self._keyboard.pop() if may_act else None
+        if key is None:
+            self._wait(is_ready=is_ready)
+        while key is not None:  # all keys that have arrived, so that the screen never lags behind them
+            self._press(key)
+            key = self._keyboard.pop() if self._takes_keys() else None
 
     def _takes_keys(self) -> bool:
         return not self._is_over and self._search is None
@@ -145,7 +155,7 @@ class Walk:
         places.append(self._place - self._direction)
         frames = self._frames
         return [
-            (self._name(place), lambda place=place: frames.render(place))  # type: ignore[misc]
+            (self._name(place), lambda place=place: frames(place))  # type: ignore[misc]
             for place in places
             if 0 <= place < self._total
         ]
@@ -167,8 +177,8 @@ class Walk:
         frame = self._worker.get(self._name(self._place))
         if frame is None:
             return False
-        self._first_line = max(0, min(self._first_line, len(frame.lines) - self._screen.rows + 1))
-        self._show(frame.lines, self._footer(), name=self._name(self._place), first=self._first_line)
+        self._first_line = max(0, min(self._first_line, len(frame[1]) - self._screen.rows + 1))
+        self._show(frame[1], self._footer(), name=self._name(self._place), first=self._first_line)
         return True
 
     def _show(self, lines: list[str], footer: str, *, name: object, first: int = 0) -> None:
@@ -199,12 +209,11 @@ class Walk:
         return " · ".join(parts)
 
     def _sample(self) -> SampleView | None:
-        """Return the present sample, if it is on the screen."""
         if self._grid is not None:
             tile = self._grid.tile(self._place)
-            return None if tile is None else tile.sample
+            return None if tile is None else tile[0]
         frame: Frame | None = self._worker.get(self._name(self._place))
-        return None if frame is None else frame.sample
+        return None if frame is None else frame[0]
 
     # ------------------------------------------------------------------------------------------------------- keys
 

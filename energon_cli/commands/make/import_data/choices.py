@@ -1,29 +1,104 @@
-"""Resolve the split and the sample type of ``energon import`` from flags, proposals, menus or standard input."""
+"""The flags of ``energon import``, and the choices that flags, proposals, menus or standard input make."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.convert.importing import ListedRows
+from loader.convert.importing import ListedRows, PictureOptions
 from loader.convert.rows import FileAccess, RefusedFiles
-from loader.convert.sources import found_columns
+from loader.convert.sources import SourceOptions, found_columns
 from loader.errors import escape_controls
+from loader.format import usable_cores
 from loader.format.documents import SampleTypeSpec, sample_type_of_name
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import Choices, ShardFolder, open_choices, plural, propose_choices
+from loader.storage import DownloadOptions
 
-from ....prepare.choices import show_trial
-from ....prepare.flags import type_of_flags
-from ....prepare.history import AnswerHistory
-from ....prepare.questions import PipedQuestions, ask
-from .flags import ImportFlags
+from ....console import is_terminal
+from ..prepare.choices import show_trial
+from ..prepare.flags import type_of_flags
+from ..prompts import AnswerHistory
+from ..questions import PipedQuestions, ask
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportFlags:
+    """The parsed command line; ``energon import --help`` describes each flag."""
+
+    sources: tuple[str, ...]
+    output: str
+    kind: str | None
+    columns: SourceOptions  # as the user names them; source_options() adds the rest
+    pictures: PictureOptions
+    allow_outside: bool | None
+    follow_links: bool | None
+    download: bool
+    keep_urls: bool
+    allow_private: bool
+    max_size: int
+    split_ratio: str | None
+    shuffle_seed: int | None
+    shard_size: int
+    samples_per_shard: int
+    max_failures: float  # below 1, a share
+    sample_type: str | None
+    field_map: str | None
+    yes: bool
+    dry_run: bool
+    compat: bool | None
+    num_workers: int | None
+    as_json: bool
+    strict: bool
+
+    @classmethod
+    def of(
+        cls, *, key_column: str | None, split_column: str | None, keep_text_only: bool, keep_urls: bool, **options: Any
+    ) -> ImportFlags:
+        """Gather the options of the command; options of pictures and sources have the names of the library."""
+
+        def taken(kind: type[PictureOptions | SourceOptions]) -> dict[str, Any]:
+            return {each.name: options.pop(each.name) for each in fields(kind) if each.name in options}
+
+        conversations = keep_text_only or None  # are kept in any case
+        columns = SourceOptions(
+            key=key_column, split=split_column, keep_text_only=conversations, **taken(SourceOptions)
+        )
+        pictures = PictureOptions(**taken(PictureOptions))
+        return cls(columns=columns, pictures=pictures, keep_urls=keep_urls, **options)
+
+    @property
+    def asks_by_menus(self) -> bool:
+        """True if prompts are wanted, and there is a terminal for menus."""
+        asks = not (self.yes or self.dry_run)
+        return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
+
+    @property
+    def workers(self) -> int:
+        """Number of worker processes."""
+        return usable_cores() if self.num_workers is None else self.num_workers
+
+    def ratio(self) -> Mapping[str, float] | None:
+        """Return the ratio of ``--split-ratio``; None without it."""
+        return None if self.split_ratio is None else parse_ratio(self.split_ratio)
+
+    def source_options(self, access: FileAccess) -> SourceOptions:
+        """Return the settings of sources, which may name the files that ``access`` allows."""
+        return replace(self.columns, access=access, keep_urls=self.keep_urls)
+
+    def downloads(self) -> DownloadOptions | None:
+        """Return what may be downloaded; None for nothing."""
+        if self.download and self.keep_urls:
+            raise click.UsageError("--download fetches the files at URLs, and --keep-urls none: omit one of them")
+        return DownloadOptions(allow_private=self.allow_private, max_bytes=self.max_size) if self.download else None
+
 
 _DEFAULT_RATIO = "8,1,1"
 _MIN_TO_SPLIT = 10  # samples, so that no part is empty
@@ -38,18 +113,7 @@ _OTHER_RATIO = "custom ratio …"
 def resolve_choices(
     flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console, history: AnswerHistory
 ) -> tuple[Mapping[str, float] | None, Choices]:
-    """Resolve the choices that flags leave open.
-
-    Args:
-        flags: The command line.
-        listed: The samples.
-        folder: The first samples as shards.
-        console: The console that shows proposals.
-        history: The answers so far, for menus.
-
-    Returns:
-        The share of each split part, None for the splits of the sources; and the sample type.
-    """
+    """Resolve the choices that flags leave open: the ratio, None for the split of the sources, and the sample type."""
     # Settle what flags or the kind of the sources decide.
     settled = type_of_flags(flags.sample_type, flags.field_map)
     proposed = _proposal_of_sources(listed)
@@ -70,7 +134,7 @@ def resolve_choices(
             ratio = questions.split(SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO))).ratio
         return ratio, ask(questions, given)
     # Prompt with menus, again if the user goes back.
-    from ....prepare.menus import MenuQuestions
+    from ..menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         return show_trial(folder, DatasetYaml(spec=spec, field_map=field_map), console, trust_code=False)
@@ -88,12 +152,7 @@ def resolve_choices(
 
 
 def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> ImportFlags:
-    """Return the flags with a decision on the files that the sources name by URL.
-
-    Raises:
-        click.UsageError: There are such files, no decision, and no terminal to ask for one.
-        click.exceptions.Exit: The user leaves.
-    """
+    """Return the flags with a decision on the files that the sources name by URL."""
     hosts = listed.hosts
     if not hosts.urls or flags.download or flags.keep_urls:
         return flags
@@ -114,8 +173,7 @@ def settle_urls(flags: ImportFlags, listed: ListedRows, console: Console) -> Imp
 
 
 def _chosen(question: str, ways: list[str], leave: str) -> str | None:
-    """Return the answer of the user; None to leave."""
-    from ....prepare.prompts import GoBack, select
+    from ..prompts import GoBack, select
 
     try:
         answer = select(question, [*ways, leave])
@@ -125,7 +183,6 @@ def _chosen(question: str, ways: list[str], leave: str) -> str | None:
 
 
 def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
-    """Return the sample type that all sources propose."""
     proposals = [source.proposal() for source in listed.sources]
     first = proposals[0]
     if first is None or any(proposal != first for proposal in proposals):
@@ -136,8 +193,8 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
     """Prompt for the split; return a ratio, or an empty text to keep the split parts of the sources."""
-    from ....prepare.menus import validator
-    from ....prepare.prompts import ask_text, select
+    from ..menus import validator
+    from ..prompts import ask_text, select
 
     labels: dict[str, str] = {}
     names = [name for name in listed.rows.split_names if name]
@@ -153,12 +210,7 @@ def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory)
 
 
 def settle_outside_files(flags: ImportFlags, access: FileAccess) -> ImportFlags:
-    """Return the flags with the decisions on files that the listing has refused; unchanged if all is decided.
-
-    Raises:
-        click.UsageError: Files are refused, no flag decides on them, and there is no terminal to ask on.
-        click.exceptions.Exit: The user leaves.
-    """
+    """Return the flags with the decisions on files that the listing has refused; unchanged if all is decided."""
     links, paths = access.links, access.paths
     if links.count and flags.follow_links is None:
         verb = "leads out of its folder" if links.count == 1 else "lead out of their folders"
@@ -168,7 +220,7 @@ def settle_outside_files(flags: ImportFlags, access: FileAccess) -> ImportFlags:
         verb = "of a table leads out of its folder" if paths.count == 1 else "of tables lead out of their folders"
         found = f"{plural(paths.count, 'path')} {verb}, {_places(paths)}"
         root = f"--root {escape_controls(paths.parent)} names that folder; "
-        has_root = flags.root is None and paths.parent != "/"  # which would allow everything
+        has_root = flags.columns.root is None and paths.parent != "/"  # which would allow everything
         refuse = "let their rows fail"
         allows = _imports(flags, found, "allow-outside", refuse, other_way=root if has_root else "")
         flags = replace(flags, allow_outside=allows)
@@ -180,7 +232,6 @@ def _places(refused: RefusedFiles) -> str:
 
 
 def _imports(flags: ImportFlags, found: str, option: str, refuse: str, *, other_way: str = "") -> bool:
-    """Return True if the user wants these files."""
     allow = f"import these files (--{option})"
     if not flags.asks_by_menus:
         ways = f"{other_way}--{option} imports these files; to {refuse}, pass --no-{option}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -15,7 +17,54 @@ _KINDS = (
 )  # those of loader.convert.sources, whose import would delay --help
 
 
-@energon_command("import", short_help="Convert files, tables and archives to a dataset.")
+def _columns_of_parts(_ctx: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    pairs = [part.partition("=") for part in given]
+    for part, separator, column in pairs:
+        if not (part and separator and column):
+            raise click.BadParameter("expected PART=COLUMN, such as jpg=image", param_hint="--part")
+    return {part: column for part, _, column in pairs}
+
+
+def _failures(_ctx: click.Context, _parameter: click.Parameter, given: str) -> float:
+    """Return a number of failures, or a share below 1."""
+    text = given.strip()
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = -1
+    is_share = text.endswith("%")
+    if not 0 <= number < math.inf or (is_share and number > 100) or (not is_share and number != int(number)):
+        raise click.BadParameter(
+            f"expected a number or a share such as 5%, found {text!r}", param_hint="--max-failures"
+        )
+    return min(number / 100, 1 - 1e-9) if is_share else number
+
+
+def _colour(_ctx: click.Context, _parameter: click.Parameter, name: str) -> tuple[int, ...]:
+    from PIL import ImageColor
+
+    try:
+        return ImageColor.getrgb(name)[:3]
+    except ValueError as error:
+        message = f"expected a name of a color or #rrggbb, found {name!r}"
+        raise click.BadParameter(message, param_hint="--background") from error
+
+
+def _range_of_floats(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        low = high = math.nan
+    if not (low < high and math.isfinite(high - low)):
+        raise click.BadParameter(
+            f"expected two ascending numbers such as 0,1, found {text!r}", param_hint="--float-range"
+        )
+    return low, high
+
+
+@energon_command("import")
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("output", metavar="DEST")
 @click.option(
@@ -30,6 +79,7 @@ _KINDS = (
     "parts",
     metavar="PART=COLUMN",
     multiple=True,
+    callback=_columns_of_parts,
     help="Write this column of a table as the part PART, such as jpg or txt; others are not written.  [repeatable]",
 )
 @shared_options("key_column")
@@ -89,11 +139,15 @@ _KINDS = (
 @shared_options("shard_size", "samples_per_shard")
 @click.option("--verify", is_flag=True, help="Decode all pictures; samples with a damaged one fail.")
 @click.option(
-    "--resize", metavar="PIXELS", type=click.IntRange(min=1), help="Shrink larger pictures to this longer side."
+    "--resize",
+    "max_side",
+    metavar="PIXELS",
+    type=click.IntRange(min=1),
+    help="Shrink larger pictures to this longer side.",
 )
 @click.option(
     "--format",
-    "picture_format",
+    "format",
     type=click.Choice(["jpg", "png", "webp"]),
     help="Encode pictures of other formats in this one.",
 )
@@ -130,6 +184,7 @@ _KINDS = (
 @click.option(
     "--background",
     metavar="COLOR",
+    callback=_colour,
     default="white",
     show_default=True,
     help="Color of transparent pixels in pictures that are encoded as JPEG: a name, or '#rrggbb'.",
@@ -137,11 +192,13 @@ _KINDS = (
 @click.option(
     "--float-range",
     metavar="LOW,HIGH",
+    callback=_range_of_floats,
     help="Values of black and white in pictures of floats that are encoded again.  [default: these fail]",
 )
 @click.option(
     "--max-failures",
     metavar="N|PERCENT",
+    callback=_failures,
     default="1%",
     show_default=True,
     help="Stop if more samples fail: a number, or a share such as 5%.",
@@ -175,7 +232,7 @@ def import_data(sources: tuple[str, ...], output: str, **flags: Any) -> None:
         Show what would be imported:
             energon import ~/photos /data/photos --dry-run
     """
-    from .flags import ImportFlags
+    from .choices import ImportFlags
     from .run import import_sources
 
-    import_sources(ImportFlags(sources=sources, output=output, **flags))
+    import_sources(ImportFlags.of(sources=sources, output=output, **flags))

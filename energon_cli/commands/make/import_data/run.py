@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,8 +23,8 @@ from loader.convert.importing import (
     write_trial,
 )
 from loader.convert.rows import FileAccess, ShardLayout
-from loader.convert.sources import open_sources
-from loader.errors import EnergonError
+from loader.convert.sources import found_columns, open_sources
+from loader.errors import EnergonError, escape_controls
 from loader.inspect import (
     Choices,
     ShardFolder,
@@ -32,28 +32,138 @@ from loader.inspect import (
     choice_notes,
     field_map_warnings,
     format_bytes,
+    format_percent,
     inspect_folder,
     plural,
+    print_table,
 )
 from loader.storage import open_storage
 
-from ....console import error_console, output_console, print_json, show_account, show_note, show_warning
-from ....prepare.history import AnswerHistory
-from ....prepare.prompts import no_echo
-from ....prepare.report import show_files
+from ....console import error_console, facts_of, output_console, print_json, show_account, show_note, show_warning
 from ....progress import ProgressBar
-from .choices import resolve_choices, settle_outside_files, settle_urls
-from .flags import ImportFlags
-from .report import draft_document, report_document, show_done, show_draft, show_found
+from ....settings import output_settings
+from ..prepare.report import show_files, show_first_sample
+from ..prompts import AnswerHistory, no_echo
+from .choices import ImportFlags, resolve_choices, settle_outside_files, settle_urls
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from loader.convert.importing import ImportReport, ListedRows
+    from loader.convert.sources import Source
+    from loader.convert.tables import FoundColumn
+    from loader.inspect import SampledContents
+
+_SHOWN_FAILURES = 3
+_CHANGES = {
+    "bits_scaled": "{} of more than 8 bits or of floats: their values were scaled to fewer bits",
+    "alpha_composed": "{} with transparent pixels: composed on the background",
+    "frames_dropped": "{} of several frames: only the first was written",
+    "cmyk_converted": "{} of CMYK: converted to RGB",
+    "frames_unread": "{} of several frames or pages: written whole, but training reads the first of each; --pages split"
+    " makes parts of the pages of a TIFF",
+    "geometry_moved": "{} of coordinates: moved with their picture",
+    "geometry_ignored": "{} of coordinates: written as they are, while their picture was resized or turned",
+    "sizes_kept": "{} with the width and height that a picture had before: written as they are",
+}
+"""What :attr:`ImportReport.changed` counts, for people."""
+
+
+def show_found(console: Console, flags: ImportFlags, listed: ListedRows, first: SampledContents) -> None:
+    """Print the number of samples, the coverage of each part name and the first sample."""
+    rows = len(listed.rows)
+    kinds = ", ".join(dict.fromkeys(source.kind for source in listed.sources))
+    about = "" if listed.are_sizes_known else "about "
+    size = f", {about}{format_bytes(listed.size_bytes)}" if listed.size_bytes else ""
+    names = " ".join(map(escape_controls, flags.sources))
+    console.print(f"{names} ({kinds}): {plural(rows, 'sample')}{size}")
+    for _, columns in found_columns(listed.sources):
+        _show_columns(console, columns)
+    coverage = ", ".join(
+        f"{escape_controls(name)} {format_percent(count / rows)}" for name, count in listed.part_counts.most_common()
+    )
+    console.print(f"parts: {coverage}")
+    if listed.rows.renamed:
+        console.print(f"{plural(len(listed.rows.renamed), 'key')} occur again, and get a number")
+    show_note(*listed.notes)
+    if flags.asks_by_menus:
+        show_first_sample(console, first)
+
+
+def _show_columns(console: Console, columns: Sequence[FoundColumn]) -> None:
+    rows = []
+    for column in columns:
+        use = column.role if column.part is None else f"{column.part} ({column.role})"
+        rows.append((column.name, use, ", ".join(column.examples)))
+    print_table(console, ("column", "becomes", "first values"), rows)
+
+
+def _columns_document(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """Return the columns of tables, and what becomes of each, without columns of the role ``not written``."""
+    return [
+        {"source": path, **facts_of(one, "column=name type role part")}
+        for path, columns in found_columns(sources)
+        for one in columns
+    ]
+
+
+def show_done(console: Console, path: str, report: ImportReport) -> None:
+    """Print the report of an import."""
+    prepared = report.prepared
+    size = f"{plural(prepared.samples, 'sample')} in {plural(prepared.shards, 'shard')}"
+    kept = f", {plural(report.resumed, 'shard')} written before" if report.resumed else ""
+    console.print(
+        f"imported to {escape_controls(path)}: {size} ({format_bytes(report.size_bytes)}) in"
+        f" {report.seconds:.1f} s{kept}",
+        style="green",
+    )
+    split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in prepared.split.items())
+    console.print(f"split: {split} {'sample' if prepared.samples == 1 else 'samples'}")
+    unsplit = prepared.samples - sum(samples for _, samples in prepared.split.values())
+    if unsplit > 0:
+        show_warning(f"in no split part: {plural(unsplit, 'sample')}, whose source names none")
+    if report.failed:
+        show_warning(_failures_line(report))
+    show_warning(*prepared.warnings)
+    show_note(*_changes(report))
+
+
+def _changes(report: ImportReport) -> Iterator[str]:
+    changed = report.changed
+    for name, text in _CHANGES.items():
+        if changed.get(name):
+            unit = "document" if name.startswith(("geometry", "sizes")) else "picture"
+            at = f", first {report.first_changed[name]}" if name in report.first_changed else ""
+            yield f"{text.format(plural(changed[name], unit))}{at}"
+
+
+def _failures_line(report: ImportReport) -> str:
+    shown = "; ".join(f"{failure.origin}: {failure.reason}" for failure in report.failures[:_SHOWN_FAILURES])
+    more = "; …" if report.failed > _SHOWN_FAILURES else ""
+    return f"{plural(report.failed, 'sample')} failed, listed in {report.failures_file}: {shown}{more}"
+
+
+def report_document(
+    path: str, report: ImportReport, *, sources: Sequence[Source], files: Mapping[str, str], notes: Sequence[str]
+) -> dict[str, Any]:
+    """Return the ``--json`` document of an import; its keys are stable."""
+    written = "samples=prepared.samples shards=prepared.shards bytes=size_bytes split=prepared.split"
+    outcome = "failed failures failures_file renamed changed first_changed written resumed"
+    return {
+        "output": path,
+        "columns": _columns_document(sources),
+        **facts_of(report, f"{written} {outcome}"),
+        "files": sorted(files),
+        **facts_of(report, "compat=prepared.compat uuid=prepared.uuid"),
+        "seconds": round(report.seconds, 3),
+        "warnings": report.prepared.warnings,
+        "notes": notes,
+        "account": report.account,
+    }
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The state of a command before anything is written."""
-
     ratio: Mapping[str, float] | None  # of split parts
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: list[str]
@@ -63,9 +173,7 @@ class _Draft:
 def import_sources(flags: ImportFlags) -> None:
     """Import sources, with prompts where the flags leave choices open, and print a report."""
     console = error_console() if flags.as_json else output_console()
-    pictures, max_failures = flags.pictures(), flags.failures()
-    flags.ratio()
-    flags.downloads()
+    flags.downloads()  # refuses flags that contradict each other, before anything is read
     with ExitStack() as stack:
         stack.enter_context(no_echo(enabled=flags.asks_by_menus))
         # List the samples of all sources; again if files outside are allowed, or URLs are to be text.
@@ -73,7 +181,7 @@ def import_sources(flags: ImportFlags) -> None:
         # Write a few samples to a temporary folder, from which the type is proposed.
         try:
             trial = stack.enter_context(
-                write_trial(listed, pictures, downloads=flags.downloads(), max_failures=max_failures)
+                write_trial(listed, flags.pictures, downloads=flags.downloads(), max_failures=flags.max_failures)
             )
         except StrayCoordinatesError as error:
             raise click.UsageError(f"{error.message} ({error.at})") from error
@@ -100,15 +208,15 @@ def import_sources(flags: ImportFlags) -> None:
             sources=listed.sources,
             output=flags.output,
             layout=layout,
-            pictures=pictures,
+            pictures=flags.pictures,
             workers=flags.workers,
-            max_failures=max_failures,
+            max_failures=flags.max_failures,
             files=draft.files,
             compat=flags.compat,
             strict=flags.strict,
             downloads=flags.downloads(),
         )
-        report = _run(plan, listed, progress=flags.progress)
+        report = _run(plan, listed)
     # Report.
     if flags.as_json:
         show_account(report.account)
@@ -144,7 +252,7 @@ def _list(flags: ImportFlags, access: FileAccess, stack: ExitStack) -> ListedRow
     sources = open_sources(flags.sources, kind=flags.kind, options=flags.source_options(access))
     if not flags.dry_run:
         check_output(flags.output, sources=flags.sources)
-    with ProgressBar("Listing samples", unit="samples", enabled=flags.progress) as bar:
+    with ProgressBar("Listing samples", unit="samples") as bar:
         is_shuffled = flags.shuffle_seed is not None
         return stack.enter_context(
             list_rows(sources, shuffled=is_shuffled, on_progress=lambda done: bar.update(done, None))
@@ -160,58 +268,65 @@ def _without_shard(folder: ShardFolder) -> ShardFolder:
 
 
 def _confirmed_draft(flags: ImportFlags, listed: ListedRows, folder: ShardFolder, console: Console) -> _Draft:
-    """Resolve the choices, and prompt for a confirmation on a terminal.
-
-    Raises:
-        click.exceptions.Exit: The user leaves.
-    """
     history = AnswerHistory()
     while True:
+        # Resolve the choices.
         ratio, choices = resolve_choices(flags, listed, folder, console, history)
         chosen, warnings = Choices(dataset_yaml=choices.dataset_yaml), list[str]()
         if choices.dataset_yaml is not None:
             warnings = field_map_warnings(choices.dataset_yaml, folder)
-        draft = _Draft(
-            ratio=ratio,
-            files=choice_files(folder, chosen, name="dataset.yaml"),
-            notes=choice_notes(folder, chosen),
-            warnings=warnings,
-        )
+        files = choice_files(folder, chosen, name="dataset.yaml")
         if not flags.as_json:
-            show_warning(*draft.warnings)
-        if not flags.asks_by_menus or _is_confirmed(flags, listed, draft, console, history):
-            return draft
-
-
-def _is_confirmed(
-    flags: ImportFlags, listed: ListedRows, draft: _Draft, console: Console, history: AnswerHistory
-) -> bool:
-    show_files(console, draft.files, folder=".nv-meta")
-    size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
-    question = f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"
-    return history.confirm(question)
+            show_warning(*warnings)
+        # Prompt for a confirmation, or for the choices again.
+        if flags.asks_by_menus:
+            show_files(console, files, folder=".nv-meta")
+            size = f", about {format_bytes(listed.size_bytes)}," if listed.size_bytes else ""
+            if not history.confirm(f"Write {plural(len(listed.rows), 'sample')}{size} to {flags.output}?"):
+                continue
+        return _Draft(ratio=ratio, files=files, notes=choice_notes(folder, chosen), warnings=warnings)
 
 
 def _show_dry_run(flags: ImportFlags, listed: ListedRows, layout: ShardLayout, draft: _Draft, console: Console) -> None:
+    # Plan the shards, and print the plan as JSON or as text.
     parts = listed.plan(layout)
     if flags.as_json:
-        print_json(draft_document(flags, listed, parts, files=draft.files, notes=draft.notes, warnings=draft.warnings))
+        document = {
+            "output": flags.output,
+            "dry_run": True,
+            "sources": [facts_of(source, "path kind") for source in listed.sources],
+            "columns": _columns_document(listed.sources),
+            "samples": len(listed.rows),
+            "bytes": listed.size_bytes,
+            "parts": listed.part_counts,
+            "renamed": len(listed.rows.renamed),
+            "split": {part.name: facts_of(part, "samples shards") for part in parts},
+            "files": draft.files,
+            "notes": [*listed.notes, *draft.notes],
+            "warnings": draft.warnings,
+            "account": listed.account,
+        }
+        print_json(document)
     else:
-        show_draft(console, flags, parts)
+        console.print(f"would write to {escape_controls(flags.output)}:")
+        for part in parts:
+            counts = f"{plural(part.samples, 'sample')} in {plural(part.shards, 'shard')}"
+            console.print(f"  {escape_controls(part.name)}: {counts}")
         show_files(console, draft.files, folder=f"{flags.output}/.nv-meta")
         show_note(*draft.notes)
+    # Show what would be left out; --strict refuses it.
     show_account(listed.account)
     if flags.strict:
         listed.account.check_complete(at=flags.output)
 
 
-def _run(plan: ImportPlan, listed: ListedRows, *, progress: bool | None) -> ImportReport:
+def _run(plan: ImportPlan, listed: ListedRows) -> ImportReport:
     resumed_before = False
-    with ProgressBar("Writing shards", unit="samples", enabled=progress) as bar:
+    with ProgressBar("Writing shards", unit="samples") as bar:
 
         def advance(now: ImportProgress) -> None:
             nonlocal resumed_before
-            if now.resumed and not resumed_before and progress is not False:
+            if now.resumed and not resumed_before and output_settings().shows_progress is not False:
                 resumed_before = True
                 show_note("resumed: shards of an interrupted import are kept")
             bar.update(now.samples, now.samples_total)

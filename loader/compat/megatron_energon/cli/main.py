@@ -1,7 +1,7 @@
 import sys
 
+from energon_cli.commands.make.prepare_media import prepare_media as prepare_media_command
 from energon_cli.main import cli as main
-from energon_cli.prepare.media import prepare_media as prepare_media_command
 
 __all__ = ["main", "prepare_media_command"]
 

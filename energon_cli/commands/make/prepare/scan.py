@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -14,33 +15,25 @@ from loader.format.cluster import open_dask_executor
 from loader.format.prepare import PreparePlan, PrepareProgress, RunningPrepare, open_prepare
 from loader.inspect import ShardFolder, contents_of_scan
 
-from ..console import show_note
-from ..progress import ProgressBar
+from ....console import show_note
+from ....progress import ProgressBar
+from ....settings import output_settings
 
 _PERIOD_S = 0.05  # between two updates of the progress bar
 
 
 class BackgroundScan:
-    """A scan whose result is needed later. On a terminal, it runs in a thread while the user is prompted.
+    """A scan whose result is needed later. On a terminal, it runs in a thread while the user is prompted."""
 
-    Args:
-        folder: The folder of the shards.
-        plan: The plan of the prepare.
-        inspects: The scan inspects samples.
-        progress: Show a progress bar while :meth:`wait` waits.
-    """
-
-    def __init__(self, folder: ShardFolder, plan: PreparePlan, *, inspects: bool, progress: bool | None) -> None:
-        self._reports_resumed = progress is not False and not plan.merge
+    def __init__(self, folder: ShardFolder, plan: PreparePlan, *, inspects: bool) -> None:
+        self._reports_resumed = output_settings().shows_progress is not False and not plan.merge
         self._folder = folder
         self._inspects = inspects
-        self._progress = progress
         self._now: PrepareProgress | None = None
         self._bar: ProgressBar | None = None
-        self._error: BaseException | None = None
         self._is_done = False
         self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._scan: Future[None] | None = None  # in a thread
         self._prepare: RunningPrepare | None = None
 
     @property
@@ -66,7 +59,7 @@ class BackgroundScan:
             verb = "shard was" if now.resumed == 1 else "shards were"
             show_note(f"resumed: {now.resumed:,} {verb} already scanned")
         self._now = now
-        if self._thread is None:
+        if self._scan is None:
             self._show()
 
     def _show(self) -> None:
@@ -81,33 +74,21 @@ class BackgroundScan:
         """Begin to take the results of the workers, in a thread or when they are waited for."""
         self._prepare = prepare
         if in_thread:
-            self._thread = threading.Thread(target=self._run, args=(prepare,), name="scan", daemon=True)
-            self._thread.start()
-
-    def _run(self, prepare: RunningPrepare) -> None:
-        try:
-            prepare.scan()
-        except BaseException as error:  # noqa: BLE001 - wait() raises it
-            self._error = error
+            self._scan = ThreadPoolExecutor(1, "scan").submit(prepare.scan)
 
     def wait(self) -> ShardFolder:
-        """Wait for the scan; return the folder with what its samples contain.
-
-        Raises:
-            EnergonError: Shards are damaged.
-        """
+        """Wait for the scan; return the folder with what its samples contain."""
         if self._is_done:
             return self._folder
         with self.showing("Scanning headers", unit="shards"):
-            if self._thread is None:
+            if self._scan is None:
                 self.prepare.scan()
             else:
-                while self._thread.is_alive():
-                    self._thread.join(_PERIOD_S)
+                while not self._scan.done():
+                    wait([self._scan], _PERIOD_S)
                     self._show()
-                self._thread = None
-        if self._error is not None:
-            raise self._error
+                done, self._scan = self._scan, None
+                done.result()
         if self._inspects:
             self._folder = replace(self._folder, contents=contents_of_scan(self.prepare))
         self._is_done = True
@@ -116,15 +97,15 @@ class BackgroundScan:
     @contextmanager
     def showing(self, what: str, *, unit: str) -> Iterator[None]:
         """Show a progress bar."""
-        with ProgressBar(what, unit=unit, enabled=self._progress) as self._bar:
+        with ProgressBar(what, unit=unit) as self._bar:
             yield
         self._bar = None
 
     def stop(self) -> None:
         """End the scan; what was scanned is kept for the next run."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        if self._scan is not None:
+            wait([self._scan])
 
 
 @contextmanager
@@ -132,24 +113,13 @@ def begin_scan(
     plan: PreparePlan,
     folder: ShardFolder,
     *,
-    inspects: bool,
-    is_trial: bool,
-    in_thread: bool,
-    scheduler: str | None,
-    progress: bool | None,
+    inspects: bool,  # samples, because a sample type is proposed or checked
+    is_trial: bool,  # writes nothing next to the shards
+    in_thread: bool,  # while this thread prompts
+    scheduler: str | None,  # address of a Dask scheduler, whose workers scan
 ) -> Iterator[BackgroundScan]:
-    """Begin to scan the shards of a folder; leaving the context ends the scan.
-
-    Args:
-        plan: The plan of the prepare, without the choices that are still open.
-        folder: The folder.
-        inspects: Inspect samples, because a sample type is proposed or checked.
-        is_trial: Write nothing next to the shards.
-        in_thread: Scan while this thread prompts.
-        scheduler: Address of a Dask scheduler, whose workers scan.
-        progress: Show a progress bar.
-    """
-    scan = BackgroundScan(folder, plan, inspects=inspects, progress=progress)
+    """Begin to scan the shards of a folder; leaving the context ends the scan."""
+    scan = BackgroundScan(folder, plan, inspects=inspects)
     with (
         nullcontext() if scheduler is None else open_dask_executor(scheduler) as executor,
         open_prepare(

@@ -1,22 +1,30 @@
-"""Output of ``energon lint``: one line for each cause of findings and a summary, or one JSON object."""
+"""Output of ``energon lint``: text, JSON, SARIF 2.1.0, and workflow commands of GitHub Actions."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
+import click
+
+from loader import __version__
+from loader.errors import escape_controls
 from loader.format.documents import is_record_file
-from loader.inspect import ExcludedSamples, LintRequest
+from loader.inspect import ExcludedSamples, LintRequest, plural
+
+from ...console import facts_of, file_url, output_console, print_json, show_note, supports_links
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from loader.inspect import ExcludedSamples, LintRequest
     from loader.inspect.browse import PageLinks
     from loader.lint import Finding, FindingGroup, LintReport
 
-_FINDING = ("severity", "code", "message", "dataset", "shard", "key", "part", "offset", "at", "hint")  # keys in JSON
+
 _MAX_EXAMPLES = 3  # of findings of one cause
 
 
@@ -27,20 +35,15 @@ def lint_document(
     return {
         "path": path,
         "level": level,
-        "complete": report.complete,
-        "datasets": report.datasets,
-        "shards": report.shards,
-        "samples": report.samples,
+        **facts_of(report, "complete datasets shards samples"),
         "seconds": round(report.seconds, 3),
-        "decoded_media": report.decoded_media,
-        "media_note": report.media_note,
-        "errors": report.errors,
+        **facts_of(report, "decoded_media media_note errors"),
         "warnings": len(report.findings) - report.errors,
         "fixed": fixed,
         "pictures": _pictures_by_part(report),
-        "part_sets": None if report.part_sets is None else report.part_sets.to_document(),
+        "part_sets": report.part_sets,
         "findings": [
-            {name: getattr(finding, name) for name in _FINDING}
+            facts_of(finding, "severity code message dataset shard key part offset at hint")
             | {"page": None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)}
             for finding in report.findings
         ],
@@ -51,29 +54,16 @@ def show_lint(
     console: Console,
     request: LintRequest,
     report: LintReport,
-    fixed: ExcludedSamples | None,
+    fixed: ExcludedSamples | None,  # by --fix; None without that flag
     *,
     list_all: bool = False,
     with_advice: bool = True,
     pages: PageLinks | None = None,
 ) -> None:
-    """Print the findings and a summary.
-
-    Args:
-        console: The console.
-        request: The request of the lint.
-        report: Its report.
-        fixed: The samples that ``--fix`` excluded; None without that flag.
-        list_all: Print each finding; otherwise findings of one cause share a line.
-        with_advice: Say whether ``--fix`` would exclude samples.
-        pages: The pages of samples, which findings link to; None for none.
-    """
+    """Print the findings and a summary."""
     from loader.format.media import TRAITS
     from loader.inspect import print_part_sets
     from loader.lint import FindingGroup, group_findings
-
-    from ...console import show_note
-    from ...links import supports_links
 
     def page(finding: Finding) -> str | None:
         return None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
@@ -108,8 +98,6 @@ def show_lint(
 
 
 def _show_summary(console: Console, request: LintRequest, report: LintReport) -> None:
-    from loader.inspect import plural
-
     checked = f"{_amount(request, report)}, level {request.level}"
     if report.decoded_media:
         checked += f", {report.decoded_media:,} of sound or video decoded to the end"
@@ -119,7 +107,6 @@ def _show_summary(console: Console, request: LintRequest, report: LintReport) ->
 
 
 def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
-    """Return the numbers of pictures by part and trait; the traits in the order of :data:`TRAITS`."""
     from loader.format.media import TRAITS
 
     parts = sorted({part for part, _ in report.pictures})
@@ -130,10 +117,7 @@ def _pictures_by_part(report: LintReport) -> dict[str, dict[str, int]]:
 
 
 def _show_advice(console: Console, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None) -> None:
-    from loader.errors import escape_controls
-    from loader.inspect import exclusion_advice, plural
-
-    from ...console import show_note
+    from loader.inspect import exclusion_advice
 
     if fixed is not None:
         excluded = f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}"
@@ -151,7 +135,7 @@ def _show_advice(console: Console, request: LintRequest, report: LintReport, fix
 
 
 def _amount(request: LintRequest, report: LintReport) -> str:
-    from loader.inspect import kind_at, plural
+    from loader.inspect import kind_at
 
     kind, samples = kind_at(request.ref), plural(report.samples, "sample")
     if kind == "folders of media files":
@@ -164,8 +148,6 @@ def _amount(request: LintRequest, report: LintReport) -> str:
 
 def _link_of(console: Console, request: LintRequest) -> Callable[[str | None, str | None], str | None]:
     """Return a function that returns the URL of a shard of a dataset, or of a path; None where links are not shown."""
-    from ...links import file_url, supports_links
-
     if not supports_links(console.file):
         return lambda _dataset, _name: None
 
@@ -187,8 +169,6 @@ def _lines(
     """Format findings of one cause: severity, code, places, message; then ``page:``, ``at:`` and ``hint:``, if any."""
     from rich.style import Style
     from rich.text import Text
-
-    from loader.errors import escape_controls
 
     from ...settings import name_program
 
@@ -226,10 +206,164 @@ def _place(finding: Finding) -> str:
 
 def _places(group: FindingGroup) -> str:
     """Format the number of places and the first ones: ``12 samples of /data/ocr [jpg] (s.tar/0, s.tar/1, …)``."""
-    from loader.inspect import plural
-
     first, places = group.first, group.places
     dataset = "" if first.dataset is None else f" of {first.dataset}"
     part = "" if first.part is None else f" [{first.part}]"
     more = ", …" if len(places) > _MAX_EXAMPLES else ""
     return f"{plural(len(places), group.noun)}{dataset}{part} ({', '.join(places[:_MAX_EXAMPLES])}{more})"
+
+
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+
+def sarif_log(path: str, level: str, report: LintReport, pages: PageLinks | None = None) -> dict[str, Any]:
+    """Return the log of a check, as SARIF 2.1.0 (OASIS) describes it."""
+    from loader.accounting import plain_text
+
+    rules = sorted({finding.rule for finding in report.findings}, key=lambda rule: rule.code)
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "energon lint",
+                        "version": __version__,
+                        "rules": [
+                            {
+                                "id": rule.code,
+                                "shortDescription": {"text": rule.meaning},
+                                "fullDescription": {"text": plain_text(rule.why)},
+                                "help": {"text": f"{plain_text(rule.action)}\n\nExample: {plain_text(rule.example)}"},
+                                "defaultConfiguration": {"level": rule.severity},
+                            }
+                            for rule in rules
+                        ],
+                    }
+                },
+                "invocations": [
+                    {
+                        "executionSuccessful": report.complete,
+                        "exitCode": int(bool(report.errors) or not report.complete),
+                    }
+                ],
+                "columnKind": "unicodeCodePoints",
+                "properties": {"level": level, "shards": report.shards, "samples": report.samples},
+                "results": [_result(path, finding, rules.index(finding.rule), pages) for finding in report.findings],
+            }
+        ],
+    }
+
+
+def _result(path: str, finding: Finding, rule_index: int, pages: PageLinks | None) -> dict[str, Any]:
+    physical: dict[str, Any] = {"artifactLocation": {"uri": _uri(_file(path, finding))}}
+    if finding.offset is not None:
+        physical["region"] = {"byteOffset": finding.offset}
+    location: dict[str, Any] = {"physicalLocation": physical}
+    sample = _sample(finding)
+    if sample:
+        location["logicalLocations"] = [{"fullyQualifiedName": sample, "kind": "member"}]
+    text = finding.message if finding.hint is None else f"{finding.message}\nhint: {finding.hint}"
+    page = None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": rule_index,
+        "level": finding.severity,
+        "message": {"text": escape_controls(text, keep="\n")},
+        "locations": [location],
+    } | ({} if page is None else {"hostedViewerUri": page})
+
+
+def github_commands(path: str, report: LintReport) -> Iterator[str]:
+    """Yield a workflow command for each finding, which GitHub Actions shows as an annotation."""
+    for finding in report.findings:
+        file = os.path.relpath(where) if os.path.exists(where := _file(path, finding)) else where
+        properties = {"file": file, "title": f"{finding.code} {_sample(finding)}".rstrip()}
+        shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+        place = "" if finding.offset is None else f" (at byte {finding.offset})"
+        hint = "" if finding.hint is None else f"\nhint: {finding.hint}"
+        yield f"::{finding.severity} {shown}::{_data(f'{finding.message}{place}{hint}')}"
+
+
+def _data(text: str) -> str:
+    """Escape a message: a line break would end the command, and the next line could be another command.
+
+    >>> _data("100%\\n::error::no")
+    '100%25%0A::error::no'
+    """
+    safe = escape_controls(text, keep="\n\r")
+    return safe.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escape the value of a property, which ends at a comma or colon.
+
+    >>> _property("a:b,c")
+    'a%3Ab%2Cc'
+    """
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def _file(path: str, finding: Finding) -> str:
+    """Return the path or URL of the file that a finding is about; the dataset's if it is about all of it."""
+    base = path if finding.dataset is None else finding.dataset
+    if finding.shard is None:
+        return finding.at if finding.at and os.path.exists(finding.at) else base
+    if os.path.basename(base) == finding.shard and not os.path.isdir(base):
+        return base  # a single file
+    return f"{base.rstrip('/')}/{finding.shard}"
+
+
+def _sample(finding: Finding) -> str:
+    names = [name for name in (finding.shard, finding.key) if name is not None]
+    part = "" if finding.part is None else f" [{finding.part}]"
+    return f"{'/'.join(names)}{part}" if finding.key is not None else part.strip()
+
+
+def _uri(path: str) -> str:
+    """Return a path as a reference of RFC 3986; an absolute one as a ``file`` URL.
+
+    >>> _uri("data/a b.tar"), _uri("/data/ä.tar"), _uri("s3://bucket/a#1.tar")
+    ('data/a%20b.tar', 'file:///data/%C3%A4.tar', 's3://bucket/a%231.tar')
+    """
+    scheme, separator, rest = path.partition("://")
+    if separator:
+        return f"{scheme}://{quote(rest, errors='surrogateescape')}"
+    quoted = quote(path, errors="surrogateescape")
+    return f"file://{quoted}" if path.startswith("/") else quoted
+
+
+def print_report(
+    output_format: str,
+    request: LintRequest,
+    report: LintReport,
+    fixed: ExcludedSamples | None,
+    *,
+    pages: PageLinks | None,
+    list_all: bool,
+    with_advice: bool,
+    is_titled: bool,
+) -> dict[str, Any] | None:
+    """Print a report as text or annotations of GitHub; return the document of another format, for print_documents."""
+    path, level = request.ref.path, request.level
+    if output_format == "json":
+        return lint_document(path, level, report, None if fixed is None else fixed.samples, pages)
+    if output_format == "sarif":
+        return sarif_log(path, level, report, pages)
+    if output_format == "github":
+        for line in github_commands(path, report):
+            click.echo(line)
+        return None
+    if is_titled:
+        click.echo(f"{escape_controls(path)}:")
+    show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=with_advice, pages=pages)
+    return None
+
+
+def print_documents(output_format: str, documents: Sequence[dict[str, Any]]) -> None:
+    """Print the documents of all paths as one."""
+    if output_format == "sarif":
+        print_json({**documents[0], "runs": [run for log in documents for run in log["runs"]]})
+    else:
+        print_json(documents if len(documents) > 1 else documents[0])

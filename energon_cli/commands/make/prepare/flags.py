@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,14 +18,14 @@ from loader.format.media import MediaFilter
 from loader.format.prepare import ScanMode, SplitRequest, parse_ratio, parse_split_part
 from loader.storage import split_url
 
-from ..console import is_terminal
+from ....console import is_terminal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareFlags:
     """The parsed command line; ``energon prepare --help`` describes each flag."""
 
-    path: str
+    ref: DatasetRef  # the dataset, and the documents that are written
     split_ratio: str | None
     split_by: str | None
     split_parts: tuple[str, ...]
@@ -34,7 +34,6 @@ class PrepareFlags:
     sample_type: str | None
     field_map: str | None
     skip_dataset_yaml: bool
-    dataset_yaml_name: str
     non_interactive: bool
     yes: bool
     dry_run: bool
@@ -46,13 +45,10 @@ class PrepareFlags:
     compat: bool | None
     num_workers: int | None
     tmp_path: str | None
-    progress: bool | None
     strict: bool
     as_json: bool
-    trust_code: bool
     max_json_bytes: int
     media: MediaFilter | None
-    meta_folder: str | None
     scan: ScanMode
     part: str | None
     merge: bool
@@ -60,14 +56,14 @@ class PrepareFlags:
     scheduler: str | None
 
     @property
-    def ref(self) -> DatasetRef:
-        """The dataset, and the documents that are written."""
-        return DatasetRef(
-            self.path,
-            dataset_config=self.dataset_yaml_name,
-            meta_folder=self.meta_folder,
-            trust_code=self.trust_code,
-        )
+    def path(self) -> str:
+        """Path or URL of the dataset."""
+        return self.ref.path
+
+    @property
+    def dataset_yaml_name(self) -> str:
+        """Name of the dataset file in the meta folder."""
+        return self.ref.dataset_config or "dataset.yaml"
 
     @property
     def is_at_url(self) -> bool:
@@ -91,8 +87,9 @@ class PrepareFlags:
         return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
 
 
-def given_flags(context: click.Context, *, apart_from: AbstractSet[str]) -> list[str]:
+def given_flags(*, apart_from: AbstractSet[str]) -> list[str]:
     """Return the flags on the command line, except the flags of the named parameters."""
+    context = click.get_current_context()
     return [
         parameter.opts[0]
         for parameter in context.command.params
@@ -102,70 +99,58 @@ def given_flags(context: click.Context, *, apart_from: AbstractSet[str]) -> list
 
 
 def check_flags(flags: PrepareFlags) -> None:
-    """Reject flags that are invalid or contradict each other.
-
-    Raises:
-        click.UsageError: Flags are invalid; the message names them and the reason.
-    """
+    """Reject flags that are invalid or contradict each other."""
     if flags.exclude is not None:
         try:
             re.compile(flags.exclude)
         except re.error as error:
             raise click.BadParameter(f"not a regex: {error}", param_hint="--exclude") from error
-    if flags.skip_dataset_yaml and (flags.sample_type or flags.field_map):
-        raise click.UsageError("--skip-dataset-yaml conflicts with --sample-type and --field-map.")
     if "/" in flags.dataset_yaml_name or not flags.dataset_yaml_name.endswith((".yaml", ".yml")):
         raise click.BadParameter("expected a file name such as 'dataset.yaml'", param_hint="--dataset-yaml-name")
-    if flags.tar_index_only and flags.media:
-        raise click.UsageError(f"--tar-index-only conflicts with {flags.media.flag}.")
-    if flags.tar_index_only and (flags.split_ratio or flags.split_parts or flags.sample_type):
-        raise click.UsageError("--tar-index-only conflicts with --split-ratio, --split-parts and --sample-type.")
-    if flags.split_by == "samples" and (flags.split_parts or flags.shuffle_tars or flags.tar_index_only):
-        raise click.UsageError(
-            "--split-by samples applies to a ratio over all shards, so it conflicts with --split-parts, --shuffle-tars"
-            " and --tar-index-only."
-        )
-    if flags.media and flags.compat is False:
-        raise click.UsageError(f"{flags.media.flag} writes to index.sqlite, so it conflicts with --no-compat.")
-    _check_flags_of_folder(flags)
-    _check_url_flags(flags)
-    _check_cluster_flags(flags)
-    if flags.remove_originals and not flags.decompress:
-        raise click.UsageError("--remove-originals requires --decompress.")
-    if flags.yes and flags.non_interactive:
-        raise click.UsageError("--yes conflicts with --non-interactive: pass one of them.")
+    for contradiction in _contradictions(flags):
+        raise click.UsageError(contradiction)
     split_of_flags(flags)
     type_of_flags(flags.sample_type, flags.field_map)
 
 
-def _check_url_flags(flags: PrepareFlags) -> None:
-    for flag, given in (("--fix-duplicates", flags.fix_duplicates), ("--decompress", flags.decompress)):
-        if given and flags.is_at_url:
-            raise click.UsageError(
-                f"{flag} writes shards, which is not done in an object store: run it on a copy on this machine."
-            )
-
-
-def _check_flags_of_folder(flags: PrepareFlags) -> None:
-    if not flags.ref.has_other_folder:
-        return
+def _contradictions(flags: PrepareFlags) -> Iterator[str]:
+    media = flags.media.flag if flags.media else ""
+    # Flags of what is written.
+    if flags.skip_dataset_yaml and (flags.sample_type or flags.field_map):
+        yield "--skip-dataset-yaml conflicts with --sample-type and --field-map."
+    if flags.tar_index_only and media:
+        yield f"--tar-index-only conflicts with {media}."
+    if flags.tar_index_only and (flags.split_ratio or flags.split_parts or flags.sample_type):
+        yield "--tar-index-only conflicts with --split-ratio, --split-parts and --sample-type."
+    if flags.split_by == "samples" and (flags.split_parts or flags.shuffle_tars or flags.tar_index_only):
+        yield (
+            "--split-by samples applies to a ratio over all shards, so it conflicts with --split-parts, --shuffle-tars"
+            " and --tar-index-only."
+        )
+    if media and flags.compat is False:
+        yield f"{media} writes to index.sqlite, so it conflicts with --no-compat."
+    # Flags that write next to the shards.
     writing = {
         "--fix-duplicates": flags.fix_duplicates,
         "--compat": flags.compat is True,
         "--decompress": flags.decompress,
+        media: bool(media),
     }
-    if flags.media:
-        writing[flags.media.flag] = True
-    for flag, given in writing.items():
-        if given:
-            raise click.UsageError(f"{flag} writes files next to the shards, so it conflicts with --meta-folder.")
-
-
-def _check_cluster_flags(flags: PrepareFlags) -> None:
+    for flag, is_given in writing.items():
+        if is_given and flags.ref.has_other_folder:
+            yield f"{flag} writes files next to the shards, so it conflicts with --meta-folder."
+    for flag in ("--fix-duplicates", "--decompress"):
+        if writing[flag] and flags.is_at_url:
+            yield f"{flag} writes shards, which is not done in an object store: run it on a copy on this machine."
+    # Flags of clusters, and of prompts.
     if flags.merge and flags.decompress:
-        raise click.UsageError("--decompress conflicts with --merge: decompress the shards before they are scanned.")
+        yield "--decompress conflicts with --merge: decompress the shards before they are scanned."
     if (flags.engine == "dask") != (flags.scheduler is not None):
-        raise click.UsageError("--engine dask and --scheduler ADDRESS require each other.")
+        yield "--engine dask and --scheduler ADDRESS require each other."
+    if flags.remove_originals and not flags.decompress:
+        yield "--remove-originals requires --decompress."
+    if flags.yes and flags.non_interactive:
+        yield "--yes conflicts with --non-interactive: pass one of them."
 
 
 def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:
@@ -191,7 +176,10 @@ def type_of_flags(sample_type: str | None, field_map: str | None) -> dict[str, A
         if field_map is not None:
             raise click.UsageError("--field-map requires --sample-type.")
         return {}
-    spec = _parse_sample_type_flag(sample_type)
+    try:
+        spec = sample_type_of_name(sample_type)
+    except ConfigError as error:
+        raise click.BadParameter(error.message, param_hint="--sample-type") from error
     if field_map is None:
         return {"spec": spec}
     if spec.crude:
@@ -199,24 +187,8 @@ def type_of_flags(sample_type: str | None, field_map: str | None) -> dict[str, A
     return {"spec": spec, "field_map": _parse_field_map_flag(field_map, spec)}
 
 
-def _parse_sample_type_flag(text: str) -> SampleTypeSpec:
-    """Parse ``--sample-type``.
-
-    Raises:
-        click.BadParameter: The name is unknown.
-    """
-    try:
-        return sample_type_of_name(text)
-    except ConfigError as error:
-        raise click.BadParameter(error.message, param_hint="--sample-type") from error
-
-
 def _parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
-    """Parse ``--field-map``, a JSON object with an expression for each field of a sample type.
-
-    Raises:
-        click.BadParameter: The value is invalid; the message lists all faults.
-    """
+    """Parse ``--field-map``, a JSON object with an expression for each field of a sample type."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -240,11 +212,7 @@ def _parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
 
 
 def check_consent(flags: PrepareFlags, *, has_split: bool, has_dataset_yaml: bool) -> None:
-    """Require ``--force-overwrite`` if flags would replace edited files and no prompt confirms it.
-
-    Raises:
-        click.UsageError: The flag is missing; the message names the files.
-    """
+    """Require ``--force-overwrite`` if flags would replace edited files and no prompt confirms it."""
     replaced = [
         name
         for name, exists, requested in (

@@ -1,4 +1,4 @@
-"""Offer to import files that are no shards, before ``energon prepare`` fails on them."""
+"""``energon prepare`` of paths without shards: files to import, single files, and metadatasets."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ import click
 from loader.errors import escape_controls
 from loader.format.documents import content_of_folder, fault_of_file, new_folder_for
 from loader.inspect import format_bytes, plural
+from loader.metadataset import plan_joins, prepare_metadataset
 from loader.storage import is_url, open_parent
 
-from ..console import output_console, print_json
-from ..progress import ProgressBar
-from .flags import PrepareFlags, check_flags
+from ....console import output_console, print_json
+from ....progress import ProgressBar
+from .flags import PrepareFlags, check_flags, given_flags
 
 if TYPE_CHECKING:
-    from ..command import LazyGroup
+    from loader.metadataset import JoinReport, MemberReport
 
-_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "progress", "strict")
+    from ....command import LazyGroup
+
+
+_SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "strict")
 """Flags that both commands have; None and False are their defaults."""
 
 
 def offer_import(flags: PrepareFlags) -> str | None:
-    """On a terminal, offer to import a path that holds no shards; return the folder of the dataset, None for the path.
-
-    Raises:
-        click.exceptions.Exit: The user leaves, or only wanted to see the plan.
-    """
+    """Offer to import a path that holds no shards; return the folder of the dataset, None for the path itself."""
     from loader.convert.sources import ways_to_import
 
-    from .prompts import GoBack, select
+    from ..prompts import GoBack, select
 
+    # Only people on a terminal are asked, and only about files that are no shards.
     path = flags.path
     if not flags.asks_by_menus or flags.as_json or is_url(path) or os.path.exists(os.path.join(path, ".nv-meta")):
         return None
@@ -52,6 +53,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
         return None
     tables, leave = "prepare the tables alone, as they are", "leave, and write nothing"
     choices |= {**({tables: None} if content == "tables" else {}), leave: None}
+    # Ask, and leave if nothing is to be imported.
     labels = {escape_controls(label): label for label in choices}
     what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
     try:
@@ -64,6 +66,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
     choice = choices[label]
     if choice is None:
         return None
+    # Run the import, with the flags that both commands have.
     program = click.get_current_context().find_root()
     command = cast("LazyGroup", program.command).get_command(program, "import") or program.command
     with command.make_context("import", [*choice[0]], parent=program) as context:
@@ -76,11 +79,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
 
 
 def check_file_flags(flags: PrepareFlags) -> None:
-    """Reject flags that apply only to folders of shards.
-
-    Raises:
-        click.UsageError: One of them is set; the message names it.
-    """
+    """Reject flags that apply only to folders of shards."""
     of_folders = {
         "--decompress": flags.decompress,
         "--part": flags.part is not None,
@@ -101,7 +100,7 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
         raise click.UsageError(f"{flags.media.flag}: a JSONL file contains no media files.")
     storage, name = open_parent(flags.path)
     size_bytes = storage.stat(name).size_bytes
-    with ProgressBar("Reading lines", unit="bytes", enabled=flags.progress) as bar:
+    with ProgressBar("Reading lines", unit="bytes") as bar:
         index_lines = jsonl.build_jsonl_index if flags.dry_run else jsonl.prepare_jsonl
         index = index_lines(storage, name, progress=lambda done: bar.update(done, size_bytes))
     document = {"path": flags.path, "samples": len(index), "bytes": size_bytes, "dry_run": flags.dry_run}
@@ -129,3 +128,79 @@ def check_record_file(flags: PrepareFlags) -> None:
     output_console().print(
         f"nothing to prepare: {flags.path} can be loaded as it is, {plural(len(file), 'sample')}, {size}",
     )
+
+
+# Flags that are valid for a metadataset. Those from non_interactive to tmp_path have no effect; scripts pass them for
+# all kinds of datasets.
+_VALID_FLAGS = {
+    "path",
+    "progress",
+    "as_json",
+    "dry_run",
+    "non_interactive",
+    "yes",
+    "force_overwrite",
+    "num_workers",
+    "tmp_path",
+    "compat",
+}
+
+
+def prepare_joins(flags: PrepareFlags) -> None:
+    """Prepare the joins of a metadataset and print a report."""
+    path, given = flags.path, given_flags(apart_from=_VALID_FLAGS)
+    if given:
+        verb = "is" if len(given) == 1 else "are"
+        raise click.UsageError(
+            f"{', '.join(given)} {verb} valid only for folders of shards; for a metadataset, only joins are prepared."
+        )
+    if flags.dry_run:
+        _print_plan(path, as_json=flags.as_json)
+        return
+    with ProgressBar("Joining", unit="samples") as bar:
+        reports = prepare_metadataset(path, progress=bar.update, compat=flags.compat is True)
+    if flags.as_json:
+        print_json({"path": path, "dry_run": False, "joins": reports})
+        return
+    if not reports:
+        _print(f"{path} has no joins: nothing to prepare; all its datasets exist")
+    for report in reports:
+        _print(_line(path, report))
+
+
+def _print_plan(path: str, *, as_json: bool) -> None:
+    plans = plan_joins(path)
+    if as_json:
+        joins = [
+            {"file": plan.file, "place": plan.place, "datasets": [member.path for member in plan.members]}
+            for plan in plans
+        ]
+        print_json({"path": path, "dry_run": True, "joins": joins})
+        return
+    for plan in plans:
+        datasets = " with ".join(member.path for member in plan.members)
+        _print(f"would join {_location(path, plan.file, plan.place)}: {datasets}")
+    if not plans:
+        _print(f"{path} has no joins: nothing to prepare; all its datasets exist")
+
+
+def _print(line: str) -> None:
+    output_console().print(escape_controls(line))
+
+
+def _location(path: str, file: str, place: str) -> str:
+    return f"{path}: {place}" if os.path.abspath(path) == file else f"{file}: {place}"
+
+
+def _line(path: str, report: JoinReport) -> str:
+    skipped = f", {report.skipped:,} skipped" if report.skipped else ""
+    folder = os.path.dirname(report.file)
+    members = "; ".join(_member_summary(member, folder) for member in report.members)
+    where = _location(path, report.file, report.place)
+    return f"joined {where}: {plural(report.rows, 'row')}{skipped}" + (f" ({members})" if members else "")
+
+
+def _member_summary(member: MemberReport, folder: str) -> str:
+    missing = f", {member.missing:,} missing" if member.missing else ""
+    unused = f", {member.unused:,} unused" if member.unused else ""
+    return f"{os.path.relpath(member.path, folder)}: {member.matched:,} matched{missing}{unused}"

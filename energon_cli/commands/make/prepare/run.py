@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loader.errors import StorageError, escape_controls
+import click
+
+from loader.errors import ConfigError, StorageError, escape_controls
 from loader.format import usable_cores
-from loader.format.cluster import check_not_planned
+from loader.format.cluster import Part, check_not_planned, parse_part
 from loader.format.documents import content_of_folder, import_hint
 from loader.format.prepare import (
     DecompressReport,
+    PartReport,
     PlannedSplit,
     PreparePlan,
     PrepareReport,
     check_destination,
     decompress_shards,
     plan_split,
+    run_part,
     unwritable_folder,
 )
 from loader.inspect import (
@@ -34,12 +40,11 @@ from loader.inspect import (
 )
 from loader.storage import open_storage
 
-from ..console import error_console, output_console, print_json, show_account, show_note, show_warning
-from ..progress import ProgressBar
+from ....console import error_console, facts_of, output_console, print_json, show_account, show_note, show_warning
+from ....progress import ProgressBar
+from ..prompts import AnswerHistory, load_prompts, no_echo
 from .choices import needs_contents, resolve_choices
-from .flags import PrepareFlags, check_consent, check_flags, split_of_flags
-from .history import AnswerHistory
-from .prompts import load_prompts, no_echo
+from .flags import PrepareFlags, check_consent, check_flags, given_flags, split_of_flags
 from .report import (
     report_document,
     show_done,
@@ -55,11 +60,71 @@ if TYPE_CHECKING:
 
     from loader.accounting import Account
 
+_VALID_FLAGS = {
+    "path",
+    "part",
+    "exclude",
+    "force_overwrite",
+    "num_workers",
+    "scan",
+    "meta_folder",
+    "storage_option",
+    "dry_run",
+    "progress",
+    "as_json",
+    "yes",
+    "non_interactive",
+    "tmp_path",
+}
+
+
+def prepare_part(flags: PrepareFlags) -> None:
+    """Scan one part of the shards and print a report."""
+    given = given_flags(apart_from=_VALID_FLAGS)
+    if given:
+        raise click.UsageError(f"--part only scans; pass {', '.join(given)} to the command with --merge.")
+    check_flags(flags)
+    part = _part_of_flag(flags.part or "")
+    with ProgressBar("Scanning headers", unit="shards") as bar:
+        report = run_part(
+            _plan(flags),
+            part,
+            dry_run=flags.dry_run,
+            on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
+        )
+    if flags.as_json:
+        facts = facts_of(report, "part=part.number parts=part.parts shards bytes=size_bytes scanned")
+        print_json({"path": flags.path, **facts, "dry_run": flags.dry_run, "seconds": report.seconds})
+    else:
+        _show_part(flags, report)
+
+
+def _part_of_flag(text: str) -> Part:
+    try:
+        return parse_part(text, os.environ)
+    except ConfigError as error:
+        hint = f"; {error.hint}" if error.hint else ""
+        raise click.BadParameter(f"{error.message}{hint}", param_hint="--part") from error
+
+
+def _show_part(flags: PrepareFlags, report: PartReport) -> None:
+    console, path = output_console(), escape_controls(flags.path)
+    size = f"{plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
+    if flags.dry_run:
+        console.print(f"would scan part {report.part} of {path}: {size}")
+        return
+    known = report.shards - report.scanned
+    before = f", {known:,} of them before" if known else ""
+    console.print(
+        f"scanned part {report.part} of {path}: {size} in {report.seconds:.1f} s{before}",
+        style="green",
+    )
+    names = [flags.path, "--merge", *flags.ref.folder_flags]
+    console.print(f"when all parts are done: energon prepare {escape_controls(shlex.join(names))}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The state of a command before anything is written."""
-
     flags: PrepareFlags
     folder: ShardFolder
     choices: Choices
@@ -112,7 +177,6 @@ def prepare_dataset(flags: PrepareFlags) -> None:
             is_trial=flags.dry_run,
             in_thread=flags.asks_by_menus,
             scheduler=flags.scheduler,
-            progress=flags.progress,
         ) as scan,
     ):
         # Resolve the choices, again if the user goes back.
@@ -147,11 +211,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
 
 
 def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError | None:
-    """Return why ``.nv-meta`` cannot be written.
-
-    Raises:
-        ConfigError: The folder of ``--meta-folder`` has another use.
-    """
+    """Return why ``.nv-meta`` cannot be written."""
     check_destination(folder.storage, flags.ref, shards=folder.sizes.keys(), force=flags.force_overwrite)
     return unwritable_folder(folder.storage)
 
@@ -191,8 +251,7 @@ def _further_notes(flags: PrepareFlags) -> list[str]:
 
 
 def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
-    """Decompress the compressed shards, or list them for a dry run, and print a line about it."""
-    with ProgressBar("Decompressing", unit="bytes", enabled=flags.progress) as bar:
+    with ProgressBar("Decompressing", unit="bytes") as bar:
         report = decompress_shards(
             open_storage(flags.path),
             exclude=flags.exclude,
@@ -216,7 +275,7 @@ def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choic
     chosen, found = choices.dataset_yaml, folder.contents
     if chosen is None:
         return []
-    faults = field_map_warnings(chosen, folder, trust_code=flags.trust_code)
+    faults = field_map_warnings(chosen, folder, trust_code=flags.ref.trust_code)
     return [*faults, *coverage_warnings(chosen, found)]
 
 
@@ -249,11 +308,7 @@ def _commit(draft: _Draft, scan: BackgroundScan) -> PrepareReport:
 
 
 def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bool:
-    """Prompt for the confirmation; return False to prompt for the choices again.
-
-    Raises:
-        click.exceptions.Exit: The user leaves.
-    """
+    """Prompt for the confirmation; return False to prompt for the choices again."""
     if draft.split_samples:
         show_split_line(console, draft.split_samples, draft.choices.split)
     show_files(console, draft.files, folder=draft.target)
@@ -262,15 +317,13 @@ def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bo
 
 
 def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
-    """Print the planned result (``--dry-run``).
-
-    Raises:
-        IncompleteError: ``--strict`` refuses what would be left out.
-    """
+    """Print the planned result (``--dry-run``)."""
+    # Input that would be left out comes first: --strict ends with it.
     path, folder = draft.flags.path, draft.folder
     show_account(account)
     if draft.flags.strict:
         account.check_complete(at=path)
+    # Print the plan as JSON, or as text.
     planned = draft.split
     warnings = [*draft.warnings, *(planned.warnings if planned is not None else ())]
     size_bytes = sum(folder.sizes.values())

@@ -22,10 +22,10 @@ from loader.inspect import (
     view_first_sample,
 )
 
-from ..console import StatusLine, show_note, show_warning
+from ....console import StatusLine, show_note, show_warning
+from ..prompts import AnswerHistory
+from ..questions import PipedQuestions, ask
 from .flags import PrepareFlags, split_of_flags, type_of_flags
-from .history import AnswerHistory
-from .questions import PipedQuestions, ask
 from .report import show_first_sample, show_found, show_part_sets, show_split
 from .scan import BackgroundScan
 
@@ -47,15 +47,7 @@ def needs_contents(flags: PrepareFlags, folder: ShardFolder) -> bool:
 def resolve_choices(
     flags: PrepareFlags, folder: ShardFolder, scan: BackgroundScan, console: Console, history: AnswerHistory
 ) -> Choices:
-    """Resolve the open choices from flags, proposals, menus or lines of standard input.
-
-    Args:
-        flags: The command line.
-        folder: The folder.
-        scan: The scan of its shards, which only proposals for the sample type wait for.
-        console: The console that shows proposals and results.
-        history: The answers so far, for menus: the prompts continue from them.
-    """
+    """Resolve the open choices from flags, proposals, menus or lines of standard input."""
     choices = _unshuffled_choices(flags, folder, scan, console, history)
     return choices if choices.split is None else replace(choices, split=_with_flags(flags, choices.split))
 
@@ -73,6 +65,7 @@ def _with_flags(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
 def _unshuffled_choices(
     flags: PrepareFlags, folder: ShardFolder, scan: BackgroundScan, console: Console, history: AnswerHistory
 ) -> Choices:
+    # Collect what flags settle.
     given = open_choices(
         folder,
         split=split_of_flags(flags),
@@ -84,6 +77,7 @@ def _unshuffled_choices(
     )
     if flags.tar_index_only:
         return Choices()
+    # Without prompts, take the flags or the proposals.
     if flags.non_interactive:
         if given.split is None and given.ask_split:
             raise click.UsageError(
@@ -95,6 +89,7 @@ def _unshuffled_choices(
         folder = scan.wait()
         given = replace(given, samples={shard.name: shard.samples for shard in scan.prepare.index.shards})
         return propose_choices(complete_choices(given, folder) if given.ask_dataset_yaml else given)
+    # Prompt by menus or lines; the type is proposed after the scan.
     if given.split is not None and flags.asks_by_menus:
         given = replace(given, split=given.fitted(given.split))
 
@@ -113,7 +108,6 @@ def _unshuffled_choices(
 
 
 def _show_scan(flags: PrepareFlags, given: OpenChoices, scan: BackgroundScan, console: Console) -> None:
-    """Print the part sets, a sample, and what the proposed type is based on."""
     show_part_sets(console, scan.part_sets, given.contents)
     if flags.asks_by_menus:
         show_first_sample(console, given.contents)
@@ -135,11 +129,11 @@ def _ask_by_menus(
     console: Console,
     history: AnswerHistory,
 ) -> Choices:
-    from .menus import MenuQuestions
+    from ..menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         choice = DatasetYaml(spec=spec, field_map=field_map)
-        return show_trial(scan.wait(), choice, console, trust_code=flags.trust_code)
+        return show_trial(scan.wait(), choice, console, trust_code=flags.ref.trust_code)
 
     def show_choice(choice: SplitRequest) -> bool:
         request = _with_flags(flags, choice)
@@ -166,7 +160,7 @@ def show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, tr
     """Build a sample with the chosen field map, and print it or the error."""
     if not folder.contents.parts:
         return True
-    from ..terminal.render import render_sample, terminal_space
+    from ....terminal.render import render_sample, terminal_space
 
     with StatusLine() as status:
         status.show("decoding the first sample…")

@@ -15,8 +15,9 @@ from loader.inspect import (
     print_table,
 )
 
-from ..console import show_note, show_warning
-from ..settings import output_settings
+from ....console import facts_of, show_note, show_warning
+from ....settings import output_settings
+from ..prepare_media import media_document
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +48,7 @@ def show_first_sample(console: Console, found: SampledContents) -> None:
     """Print the parts of a sample."""
     from loader.inspect import SampleView, describe_parts
 
-    from ..terminal.render import render_sample, terminal_space
+    from ....terminal.render import render_sample, terminal_space
 
     if not found.parts:
         return
@@ -124,20 +125,12 @@ def report_document(
     """Return the ``--json`` document of a run; its keys are stable."""
     return {
         "path": path,
-        "samples": report.samples,
-        "shards": report.shards,
-        "bytes": report.size_bytes,
-        "changed": report.changed,
-        "parts": report.parts,
-        "scanned": report.scanned,
-        "resumed": report.resumed,
-        "reused": report.reused,
+        **facts_of(report, "samples shards bytes=size_bytes changed parts scanned resumed reused"),
         "decompressed": decompressed,
         "split": report.split,
         "part_sets": part_sets,
         "files": sorted(files),
-        "duplicate_keys": report.duplicate_keys,
-        "compat": report.compat,
+        **facts_of(report, "duplicate_keys compat"),
         "media_metadata": media_document(report.media) if report.media else None,
         "uuid": report.uuid,
         "seconds": round(report.seconds, 3),
@@ -147,20 +140,7 @@ def report_document(
     }
 
 
-def media_document(report: MediaReport) -> dict[str, Any]:
-    """Return the ``--json`` document of a media report; its keys are stable."""
-    return {
-        "strategy": report.media_filter.strategy,
-        "patterns": report.media_filter.patterns,
-        "exact": report.media_filter.exact,
-        "entries": report.entries,
-        "collected": report.collected,
-        "broken": report.broken,
-    }
-
-
 def _media_line(report: MediaReport) -> str:
-    """Summarise a media report in one line."""
     kept = report.entries - report.collected
     unchanged = f", {kept:,} of them from before" if kept > 0 else ""
     return f"media metadata of {plural(report.entries, 'part')}{unchanged}"

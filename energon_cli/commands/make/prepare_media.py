@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..command import energon_command
-from ..options import shared_options
+from loader.errors import escape_controls
+from loader.inspect import plural
+
+from ...command import energon_command
+from ...console import StatusLine, facts_of, output_console, print_json, show_warning
+from ...options import shared_options
+from ...progress import ProgressBar
 
 if TYPE_CHECKING:
-    from loader.format.media import MediaFilter
+    from loader.format.media import MediaFilter, MediaReport
 
 _FLAGS = "--media-metadata-by-glob, --media-metadata-by-header and --media-metadata-by-extension"
 
@@ -46,11 +51,7 @@ def media_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
-    """Pop the media flags from a command's parameters, and return their filter; None without a flag.
-
-    Raises:
-        click.UsageError: More than one flag selects files, none does but they shall be exact, or the glob is empty.
-    """
+    """Pop the media flags from a command's parameters, and return their filter; None without a flag."""
     from loader.format.media import MediaFilter, parse_patterns
 
     glob: str | None = flags.pop("media_metadata_by_glob")
@@ -71,14 +72,12 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
     return None
 
 
-@energon_command("prepare-media", short_help="Collect sizes and durations of media files in a folder.")
+@energon_command("prepare-media")
 @click.argument("path")
 @media_options
 @shared_options("num_workers", type=click.IntRange(min=0))
 @shared_options("tmp_path", "progress", "json", "meta_folder")
-def prepare_media(
-    path: str, *, num_workers: int | None, progress: bool | None, as_json: bool, meta_folder: str | None, **flags: Any
-) -> None:
+def prepare_media(path: str, *, num_workers: int | None, as_json: bool, **flags: Any) -> None:
     """Collect metadata of the images, audio and video in PATH, a folder of plain files.
 
     Reads the width, height and format of images, and the duration, frames and rates of audio and video, from file
@@ -100,23 +99,19 @@ def prepare_media(
             "Choose the files to read with --media-metadata-by-header, --media-metadata-by-extension"
             " or --media-metadata-by-glob '*.jpg,*.png'."
         )
-    from loader.errors import escape_controls
     from loader.format import DatasetRef, usable_cores
     from loader.format.prepare import check_destination, prepare_media_folder, unwritable_folder
-    from loader.inspect import plural
 
-    from ..console import StatusLine, output_console, print_json, show_warning
-    from ..progress import ProgressBar
-    from .report import media_document
-
+    # Check that the folder may get an index.
     started = time.perf_counter()
-    ref = DatasetRef(path, meta_folder=meta_folder)
+    ref = DatasetRef(path, meta_folder=flags.pop("meta_folder"))
     storage = ref.storage()
     check_destination(storage, ref)
     fault = unwritable_folder(storage)
     if fault is not None:
         raise fault
-    with StatusLine() as status, ProgressBar("Reading headers", unit="files", enabled=progress) as bar:
+    # Read the headers.
+    with StatusLine() as status, ProgressBar("Reading headers", unit="files") as bar:
         status.show("listing files…")
 
         def show_progress(done: int, total: int | None) -> None:
@@ -129,6 +124,7 @@ def prepare_media(
             workers=max(1, usable_cores() if num_workers is None else num_workers),
             on_progress=show_progress,
         )
+    # Report.
     seconds = time.perf_counter() - started
     if as_json:
         document = {"path": path, **media_document(report), "seconds": round(seconds, 3)}
@@ -138,3 +134,9 @@ def prepare_media(
     text = f"prepared {escape_controls(path)}: media metadata of {plural(report.entries, 'file')} in {seconds:.1f} s"
     console.print(text, style="green")
     show_warning(*report.warnings)
+
+
+def media_document(report: MediaReport) -> dict[str, Any]:
+    """Return the ``--json`` document of a media report; its keys are stable."""
+    of_filter = "strategy=media_filter.strategy patterns=media_filter.patterns exact=media_filter.exact"
+    return facts_of(report, f"{of_filter} entries collected broken")

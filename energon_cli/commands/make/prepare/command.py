@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from ..command import energon_command
-from ..dataset_path import check_ref
-from ..options import shared_options
-from .media import media_filter_of, media_options
+from ....command import energon_command
+from ....dataset_options import check_ref
+from ....options import shared_options
+from ..prepare_media import media_filter_of, media_options
 
 _ADVANCED = (
     *(
@@ -35,7 +35,7 @@ _ADVANCED = (
 """Parameters that only ``--help-all`` shows: for machines, clusters and rare layouts."""
 
 
-@energon_command("prepare", advanced=_ADVANCED, short_help="Index and split a folder of tar shards.")
+@energon_command("prepare", advanced=_ADVANCED)
 @click.argument("path")
 @shared_options("split_ratio", help="Assign shards to train, val and test in this ratio.")
 @click.option(
@@ -154,36 +154,34 @@ def prepare(path: str, **flags: Any) -> None:
     """
     from dataclasses import replace
 
-    from loader.format import check_finished
+    from loader.format import DatasetRef, check_finished
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
     from loader.storage import is_url, open_storage, use_rust_here
 
     from .flags import PrepareFlags
-    from .offer_import import check_file_flags, check_record_file, offer_import, prepare_jsonl
-    from .run import prepare_dataset
+    from .other_paths import check_file_flags, check_record_file, offer_import, prepare_joins, prepare_jsonl
+    from .run import prepare_dataset, prepare_part
 
     # A folder of loose files is imported first, if the user agrees.
-    settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
+    ref = DatasetRef(
+        path,
+        dataset_config=flags.pop("dataset_yaml_name"),
+        meta_folder=flags.pop("meta_folder"),
+        trust_code=flags.pop("trust_code"),
+    )
+    settings = PrepareFlags(ref=ref, media=media_filter_of(flags), **flags)
     imported = offer_import(settings)
     if imported is not None and not settings.media:
         return  # it is prepared
     # Find out what the path names.
-    path = check_ref(settings.ref, takes_tar=False).path if imported is None else imported
+    ref = check_ref(ref, takes_tar=False) if imported is None else replace(ref, path=imported)
+    path = ref.path
     if is_url(path):
         use_rust_here()
-    settings = replace(settings, path=path, yes=settings.yes or imported is not None)
+    settings = replace(settings, ref=ref, yes=settings.yes or imported is not None)
     # Prepare the joins of a metadataset, or index a single file.
     if is_metadataset(path):
-        from .metadataset import check_metadataset_flags, prepare_joins
-
-        check_metadataset_flags(click.get_current_context())
-        prepare_joins(
-            path,
-            progress=settings.progress,
-            as_json=settings.as_json,
-            dry_run=settings.dry_run,
-            compat=settings.compat is True,
-        )
+        prepare_joins(settings)
         return
     if is_jsonl(path) or is_record_file(path):
         check_file_flags(settings)
@@ -192,9 +190,4 @@ def prepare(path: str, **flags: Any) -> None:
     # Prepare a folder of shards, or scan a part of it.
     if not is_url(path):
         check_finished(open_storage(path))
-    if settings.part is not None:
-        from .part import prepare_part
-
-        prepare_part(settings)
-    else:
-        prepare_dataset(settings)
+    (prepare_dataset if settings.part is None else prepare_part)(settings)

@@ -1,4 +1,4 @@
-"""The sequence of prompts of ``energon prepare``, and the reader of answers from standard input."""
+"""The sequence of questions of commands that make datasets, and their answers from standard input."""
 
 from __future__ import annotations
 
@@ -107,12 +107,7 @@ def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) 
 
 
 class PipedQuestions:
-    """Prompts that read one line per answer; an invalid answer raises, since a script cannot correct it.
-
-    Args:
-        show: Prints a prompt.
-        answers: The stream of answers; standard input by default.
-    """
+    """Prompts that read one line per answer; an invalid answer raises, since a script cannot correct it."""
 
     asks_all = True
 

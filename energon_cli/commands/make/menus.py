@@ -1,4 +1,4 @@
-"""Prompts of ``energon prepare`` as terminal menus: arrow keys choose, and Enter accepts a proposal."""
+"""The questions as terminal menus: arrow keys choose, and Enter accepts a proposal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, split_by_patterns
 from loader.inspect import FieldQuestion, check_field, complete_field, field_hint, plural
 
-from .history import AnswerHistory
-from .prompts import GoBack, ask_text, leave, print_dim, select
+from .prompts import AnswerHistory, GoBack, ask_text, leave, print_dim, select
 from .questions import format_ratio
 
 _OTHER_RATIO = "custom ratio …"
@@ -55,14 +54,7 @@ class MenuQuestions:
         self._show_split = show_split
 
     def what_to_change(self, *, has_dataset_yaml: bool) -> tuple[bool, bool]:
-        """Prompt for the parts of a prepared dataset to change.
-
-        Args:
-            has_dataset_yaml: The dataset has a ``dataset.yaml``.
-
-        Returns:
-            True to prompt for the split, and True to prompt for the sample type.
-        """
+        """Prompt for what to change of a prepared dataset: the split, and the sample type with its fields."""
         kind = "the sample type and fields" if has_dataset_yaml else "the sample type, which is not set yet"
         answers = {
             "nothing: only index changed shards": (False, False),
@@ -92,7 +84,6 @@ class MenuQuestions:
                 previous = choice
 
     def _divided(self, choice: SplitRequest) -> SplitRequest:
-        """Prompt for what to do about a ratio that whole shards miss."""
         ratio = format_ratio(choice.ratio or {})
         folders = (self._path, f"{self._path.rstrip('/')}-split")
         command = shlex.join(["energon", "reshard", *folders, "--split-ratio", ratio])

@@ -1,4 +1,4 @@
-"""Single prompts on a terminal: a menu, a text with completion, and the confirmation. Esc goes back."""
+"""Single prompts on a terminal, and the history of answers, in which Esc goes back."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import shutil
 import sys
 import textwrap
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import accumulate
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import click
 
-from ..ascii_text import in_ascii, is_ascii_only
-from ..terminal.abilities import discard_input
+from loader.errors import escape_controls
+
+from ...console import error_console
+from ...settings import in_ascii, is_ascii_only
+from ...terminal.keys import discard_input
 
 Confirmation = Literal["write", "change"]
 
@@ -29,7 +32,7 @@ class _Leave(Exception):  # noqa: N818 - a wish of the user
 
 def no_echo(*, enabled: bool) -> AbstractContextManager[Any]:
     """Keep the terminal from showing keys that are typed between two prompts; they answer none."""
-    from ..terminal.keys import RawMode
+    from ...terminal.keys import RawMode
 
     return RawMode(sys.stdin.fileno(), on_change=lambda: None) if enabled else nullcontext()
 
@@ -40,28 +43,12 @@ def load_prompts() -> None:
 
 
 def select(question: str, choices: Sequence[str], *, default: str | None = None, can_go_back: bool = False) -> str:
-    """Prompt with a menu.
-
-    Args:
-        question: The question.
-        choices: Lines of the menu.
-        default: The line to point at first; by default, or if the menu has no such line, the first one.
-        can_go_back: Esc goes back; otherwise it leaves.
-
-    Raises:
-        GoBack: Esc was pressed.
-        click.exceptions.Exit: The user leaves.
-    """
-    import questionary
-
-    prompt = questionary.select(
-        _wrapped(question),
-        choices=[questionary.Choice(_wrapped(line, indent=5), value=line) for line in choices],
-        pointer=_pointer(),
+    """Prompt with a menu that points at the default first; Esc goes back if ``can_go_back``, else it leaves."""
+    prompt = _menu(
+        question,
+        {line: _wrapped(line, indent=5) for line in choices},
         default=default if default in choices else None,
-        style=_style(),
         instruction=_legend("↑ ↓ choose, Enter accepts", "q leaves", can_go_back=can_go_back, after=question),
-        erase_when_done=True,
     )
     _add_leaving(prompt.application.key_bindings, "q", "c-d", can_go_back=can_go_back)
     answer = str(_run(prompt.application, prompt.unsafe_ask))
@@ -74,27 +61,13 @@ def ask_text(
     question: str,
     *,
     default: str,
-    check: Callable[[str], str | None],
-    hint: str | None = None,
-    complete: Callable[[str], Sequence[str]] | None = None,
+    check: Callable[[str], str | None],  # returns the fault of an answer
+    hint: str | None = None,  # a line above, while the prompt is open
+    complete: Callable[[str], Sequence[str]] | None = None,  # returns what Tab may complete a text to
 ) -> str:
-    """Prompt for a text. The default is selected: a typed character replaces it, and an arrow key begins to edit it.
-
-    Args:
-        question: The question.
-        default: The text to start with.
-        check: Returns the fault of an answer, or None.
-        hint: A line to show above, while the prompt is open.
-        complete: Returns the texts that Tab may complete a text to.
-
-    Raises:
-        GoBack: Esc was pressed.
-        click.exceptions.Exit: The user leaves.
-    """
+    """Prompt for a text. The default is selected: a typed character replaces it, and an arrow key begins to edit it."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.key_binding import KeyBindings
-
-    from loader.errors import escape_controls
 
     # The prompt: hint, keys and fault stand above the question.
     fault = ""
@@ -152,30 +125,15 @@ def ask_text(
 
 
 def confirm(question: str, *, can_change: bool) -> Confirmation:
-    """Prompt for the confirmation; Enter and y mean yes, and n returns to the prompts.
-
-    Args:
-        question: The question.
-        can_change: There are answers to change; otherwise n leaves.
-
-    Raises:
-        GoBack: Esc was pressed.
-        click.exceptions.Exit: The user leaves.
-    """
-    import questionary
-
+    """Prompt for the confirmation; Enter and y mean yes, and n returns to the prompts."""
     answers = {"write": ("y", "yes, write this")}
-    if can_change:
+    if can_change:  # else n leaves
         answers["change"] = ("n", "no, change the answers")
     answers["leave"] = ("q" if can_change else "n", "leave, and write nothing")
-    choices = [questionary.Choice(f"{key}  {label}", value=value) for value, (key, label) in answers.items()]
-    prompt = questionary.select(
-        _wrapped(question),
-        choices=choices,
-        pointer=_pointer(),
-        style=_style(),
+    prompt = _menu(
+        question,
+        {value: f"{key}  {label}" for value, (key, label) in answers.items()},
         instruction=_legend("", "", can_go_back=True, after=question) if can_change else " ",
-        erase_when_done=True,
     )
     bindings: Any = prompt.application.key_bindings
     for value, (key, _) in answers.items():
@@ -188,32 +146,34 @@ def confirm(question: str, *, can_change: bool) -> Confirmation:
     return answer
 
 
-def leave() -> NoReturn:
-    """End the command before it writes anything.
+def _menu(question: str, lines: Mapping[str, str], *, instruction: str, default: str | None = None) -> Any:
+    import questionary
 
-    Raises:
-        click.exceptions.Exit: Always.
-    """
+    return questionary.select(
+        _wrapped(question),
+        choices=[questionary.Choice(line, value=value) for value, line in lines.items()],
+        pointer=_pointer(),
+        default=default,
+        style=_style(),
+        instruction=instruction,
+        erase_when_done=True,
+    )
+
+
+def leave() -> NoReturn:
+    """End the command before it writes anything."""
     click.echo("nothing was written", err=True)
     raise click.exceptions.Exit(1)
 
 
 def print_dim(text: str) -> None:
     """Print a hint or a fault to standard error."""
-    from loader.errors import escape_controls
-
-    from ..console import error_console
-
     error_console().print(escape_controls(text, keep="\n"), style="dim")
 
 
 def _show_answer(question: str, answer: str) -> None:
     """Print a question and its answer, with line breaks between words, in place of the prompt."""
     from rich.text import Text
-
-    from loader.errors import escape_controls
-
-    from ..console import error_console
 
     parts = (("? ", "cyan"), f"{question} ", (escape_controls(" ".join(answer.split())), "cyan"))
     error_console().print(Text.assemble(*parts))
@@ -264,8 +224,6 @@ def _columns() -> int:
 def _completer(complete: Callable[[str], Sequence[str]]) -> Any:
     from prompt_toolkit.completion import Completer, Completion
 
-    from loader.errors import escape_controls
-
     class FunctionCompleter(Completer):
         def get_completions(self, document: Any, complete_event: Any) -> Any:  # noqa: ARG002 - its interface
             text = document.text_before_cursor
@@ -280,8 +238,6 @@ def _escaping_processor() -> Any:
     """Return a processor that shows the text of an input escaped; prompt_toolkit escapes no bidirectional marks."""
     from prompt_toolkit.formatted_text import fragment_list_to_text
     from prompt_toolkit.layout.processors import Processor, Transformation
-
-    from loader.errors import escape_controls
 
     class EscapingProcessor(Processor):
         def apply_transformation(self, transformation_input: Any) -> Any:
@@ -311,3 +267,75 @@ def _style() -> Any:
         "fault": "fg:ansired",
     }
     return questionary.Style([*colours.items()])
+
+
+_Result = TypeVar("_Result")
+
+
+class AnswerHistory:
+    """The answers of a user in the order of the prompts; a step back removes the last one, which becomes a default."""
+
+    def __init__(self) -> None:
+        self._answers: list[tuple[Any, bool]] = []  # answer, and whether the user was prompted for it
+        self._replayed = 0
+        self._previous: dict[Hashable, Any] = {}
+        self._shown: set[str] = set()
+
+    @property
+    def can_go_back(self) -> bool:
+        """True if the user has answered a prompt."""
+        return any(prompted for _, prompted in self._answers)
+
+    def run(self, ask: Callable[[], _Result]) -> _Result:
+        """Run a sequence of prompts, and run it again from the answers that are left when the user goes back."""
+        while True:
+            self._replayed = 0
+            try:
+                return ask()
+            except GoBack:
+                self.back()
+
+    def answer(
+        self,
+        prompt: Hashable,
+        ask: Callable[[Any], _Result],  # gets the previous answer; None if the prompt had none
+        *,
+        prompted: bool = True,  # if ask shows no prompt, no step leads back to it
+    ) -> _Result:
+        """Return the answer of a prompt: the recorded one, or a new one."""
+        if self._replayed == len(self._answers):
+            self._answers.append((ask(self._previous.get(prompt)), prompted))
+        answer: _Result = self._answers[self._replayed][0]
+        self._previous[prompt] = answer
+        self._replayed += 1
+        return answer
+
+    def is_recorded(self) -> bool:
+        """Return True if the next prompt is replayed."""
+        return self._replayed < len(self._answers)
+
+    def back(self) -> None:
+        """Remove the answers from the last prompt on."""
+        while self._answers and not self._answers.pop()[1]:
+            pass
+
+    def restart(self) -> None:
+        """Return to the first prompt."""
+        self._answers.clear()
+
+    def confirm(self, question: str) -> bool:
+        """Prompt for the confirmation; return False to prompt for the answers again."""
+        try:
+            answer = confirm(question, can_change=self.can_go_back)
+        except GoBack:
+            self.back()
+            return False
+        if answer == "change":
+            self.restart()
+        return answer == "write"
+
+    def first_time(self, what: str) -> bool:
+        """Return True at the first call for ``what``: it need not be shown again."""
+        is_first = what not in self._shown
+        self._shown.add(what)
+        return is_first

@@ -1,0 +1,1 @@
+"""``energon prepare``: flags, choices, the scan, and reports."""

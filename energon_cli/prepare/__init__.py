@@ -1,1 +1,0 @@
-"""``energon prepare`` and ``energon prepare-media``: flags, prompts and reports."""

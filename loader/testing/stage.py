@@ -13,13 +13,13 @@ from ..pipeline.contract.item_id import LANE_ITEM, ItemId, as_item_id, plain_ite
 from ..pipeline.contract.lane import Lane
 from ..pipeline.contract.rng import seed_batch
 from ..pipeline.contract.running import StageTraits
-from ..pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
+from ..pipeline.contract.stage import SKIPPED, Running, SavableDataset, State, has_end
 from ..pipeline.contract.state_schema import COUNT, check_value
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..pipeline.failures.error_handlers import log_exception
 from ..pipeline.failures.policy import FailurePolicy
 from ..samples.hooks import in_hook_context
-from ..training.workers.running_lane import ENDED, MADE, LanesInTurn, Notes, has_end, running_lanes
+from ..training.workers.running_lane import ENDED, MADE, LanesInTurn, Notes, running_lanes
 
 SEED = 7
 

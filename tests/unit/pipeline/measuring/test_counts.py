@@ -180,8 +180,8 @@ def test_a_stage_that_becomes_garbage_while_others_are_timed_does_no_harm() -> N
     worker, first, second = WorkerRecorder(), Owner(), Owner()
     lane = SimpleNamespace(recorder=worker, root_number=0)
     for name, owner in (("first", first), ("second", second)):
-        recorder.register(lane, name, owner, "call")  # type: ignore[arg-type]
-    first.collects, second.cycle = True, second  # type: ignore[attr-defined]
+        recorder.register(lane, name, owner, "call")
+    first.collects, second.cycle = True, second
     del owner, second
     worker.begin_timed(0)
     first.call("abc")

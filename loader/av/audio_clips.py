@@ -179,9 +179,6 @@ def decode_audio_clips(
 
     Returns:
         A clip for each window, without samples if the window is empty; None if it is outside of the stream.
-
-    Raises:
-        ValueError: The limit is exceeded.
     """
     total = 0
     order = sorted(range(len(windows)), key=lambda number: windows[number].start)

@@ -71,9 +71,6 @@ def decode_clips(
 
     Returns:
         A clip for each window; None if no frame is visible in it.
-
-    Raises:
-        ValueError: The limit is exceeded: by the frames that the file states, or by those that are decoded.
     """
     _check_pixels(_stated_pixels(reader.stream, windows, size), max_pixels)
     pixels = 0

@@ -34,8 +34,6 @@ class TimedFrame:
     """A frame with its display time, in ticks of its stream's clock.
 
     Args:
-        frame: The decoded frame.
-        start: Start time of the frame.
         end: Start time of the next frame; for the last frame, its own end.
         is_first: True for the first frame of the video.
     """

@@ -181,14 +181,9 @@ def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | 
     """Return the positions in ``samples`` in sorted order; equal ones keep their order, those without a value are last.
 
     Args:
-        folder: The dataset.
         samples: Numbers of samples, ascending.
         by: ``"key"``, or the name of a column or value.
         compute: Reads a value that is no column; None refuses it.
-
-    Raises:
-        ConfigError: There is no such column or value.
-        FormatError: The column is damaged or stale.
     """
     if by == _KEY and _KEY not in folder.documents.column_names():
         keys = [folder.index.key(sample) for sample in samples.tolist()]
@@ -213,11 +208,9 @@ class ReshardPlan:
         output: Path or URL of the new dataset: a new or empty folder, or the folder of an interrupted reshard.
         layout: Sizes, order and split of the new shards; without a split ratio, each sample keeps its part.
         sort_by: ``"key"``, or the name of a column or value: samples are sorted by it, those without a value last.
-        query: The samples.
         keep_parts: Only parts that match one of these patterns, as in shells; empty for all.
         drop_parts: No parts that match one of these.
         workers: Number of worker processes; at least 1.
-        compat: As for :class:`.PreparePlan`.
         strict: Write nothing if a chosen sample or part would be left out.
     """
 
@@ -241,8 +234,6 @@ class ReshardReport:
         written: The report of the shards and of the prepare that ended it.
         excluded: Number of samples that are not chosen since the split excludes them.
         without_parts: Number of chosen samples that have none of the kept parts, and are not in the new dataset.
-        columns: Columns that moved along.
-        filters: Filters that moved along.
         warnings: Results that the user may not expect, one sentence each.
     """
 

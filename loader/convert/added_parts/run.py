@@ -42,10 +42,7 @@ class AddPartsPlan:
         nonmatch: What happens to samples without parts: it is an error, they are skipped, or have no parts.
         rename: Part name of the source → name of the part.
         replace: The parts may have names that parts of the dataset have, and replace these.
-        key_column: Column of the keys in a table.
         joiner: Joiner that the metadataset names, ``module:function`` or ``module:Class``.
-        layout: Sizes of the shards.
-        workers: Number of worker processes.
         strict: Write nothing if a row belongs to no sample, or fails.
     """
 
@@ -68,17 +65,12 @@ class AddPartsReport:
     """The outcome.
 
     Attributes:
-        output: Path of the dataset of the parts.
-        metadataset: Path of the metadataset.
         parts: Part name → number of samples that have it.
         matched: Number of samples of the source that belong to samples of the dataset.
         missing: Number of samples of the dataset without parts, excluded ones not counted.
-        missing_keys: The first of these.
         unused: Number of samples of the source that belong to none.
-        unused_keys: The first of these.
         failed: Number of rows that could not be read.
         rows: Split part → number of joined samples.
-        account: What became of the files, rows and parts of the source.
     """
 
     output: str
@@ -100,7 +92,6 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     The metadataset has the split parts of the dataset. After an interruption, the same plan continues.
 
     Args:
-        plan: The plan.
         on_progress: Called while the parts are written.
 
     Raises:
@@ -178,7 +169,6 @@ def _used_samples(folder: Dataset) -> npt.NDArray[np.bool_]:
 
 
 def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: npt.NDArray[np.int64]) -> None:
-    """Raise an error if the parts cannot be added as planned."""
     if not counted.matched:
         raise ConfigError(
             f"no key of the {counted.unused:,} samples in {plan.source} is one of the dataset; the source has"
@@ -216,7 +206,6 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: np
 
 
 def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
-    """Return the text of the metadataset."""
     import yaml
 
     module, _, name = plan.joiner.partition(":")
@@ -249,11 +238,7 @@ def _relative(path: str, file: str) -> str:
 
 
 def _is_written(plan: AddPartsPlan, metadataset: str, text: str) -> bool:
-    """Return True if an interrupted run has written everything but the join.
-
-    Raises:
-        ConfigError: The metadataset exists with other contents.
-    """
+    """Return True if an interrupted run has written everything but the join."""
     storage, name = open_parent(metadataset)
     if not storage.exists(name):
         return False

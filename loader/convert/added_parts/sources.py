@@ -38,10 +38,6 @@ def open_parts(path: str, *, key_column: str | None) -> Source:
     Args:
         path: A prepared dataset, a ``.jsonl``, ``.csv`` or ``.tsv`` file, or another source of an import.
         key_column: Column of a table with the keys; None takes ``__key__``, ``key`` or ``id``.
-
-    Raises:
-        ConfigError: The path is no source.
-        StorageError: It does not exist.
     """
     if path.lower().endswith(_TABLES):
         return KeyedTable(path=path, key_column=key_column)
@@ -53,21 +49,13 @@ def open_parts(path: str, *, key_column: str | None) -> Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesByKey(Source):
-    """Files that are named as the members of shards: ``a/b.cap.txt`` is the part ``cap.txt`` of the key ``a/b``.
-
-    Attributes:
-        path: Their folder.
-    """
+    """Files that are named as the members of shards: ``a/b.cap.txt`` is the part ``cap.txt`` of the key ``a/b``."""
 
     path: str
     kind: str = "folder"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        """Yield the samples, sorted by key; files without an extension are skipped.
-
-        Raises:
-            StorageError: A folder cannot be listed.
-        """
+        """Yield the samples, sorted by key; files without an extension are skipped."""
         storage = open_storage(self.path)
         named = ((split_member_name(file.name), file) for file in storage.list())
         members = ((name, file) for name, file in named if name is not None)
@@ -84,7 +72,6 @@ class KeyedTable(Source):
     """The rows of a JSONL, CSV or TSV file: texts are the parts ``<column>.txt``, other values ``<column>.json``.
 
     Attributes:
-        path: The file.
         key_column: Column of the keys; None takes the first of ``__key__``, ``key`` and ``id``.
     """
 
@@ -93,12 +80,7 @@ class KeyedTable(Source):
     kind: str = "table"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - rows have values
-        """Yield the rows.
-
-        Raises:
-            ConfigError: A line is no row or has no key, two columns are one part, or there is no column of keys.
-            StorageError: The file cannot be read.
-        """
+        """Yield the rows."""
         for line, record in self._records():
             column = self._key(record, line)
             key = record.pop(column)
@@ -171,10 +153,7 @@ class MatchedSource(Source):
     """The rows of another source that belong to samples of a dataset, under the keys of these.
 
     Attributes:
-        source: The other source.
-        dataset: Path of the dataset.
         rename: Part name → new name.
-        kind: Name of the format.
     """
 
     source: Source
@@ -184,11 +163,9 @@ class MatchedSource(Source):
 
     @property
     def path(self) -> str:  # type: ignore[override]  # it never changes
-        """Path of the other source."""
         return self.source.path
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the matching rows in the order of the other source."""
         index = tar_index(folder_at(self.dataset))
         for row in self.source.rows(listing):
             samples = _find(index, row.key)
@@ -199,7 +176,6 @@ class MatchedSource(Source):
                 yield msgspec.structs.replace(row, key=index.key(samples[0]), parts=parts, split=ALL_PART)
 
     def open_cells(self) -> CellReader:
-        """Open the other source."""
         return self.source.open_cells()
 
 
@@ -216,7 +192,6 @@ class MatchCount:
     Attributes:
         matched: Number of rows that belong to samples.
         unused: Number of rows that belong to none.
-        unused_rows: The first of these.
         parts: Part name → number of matched rows that have it, under its new name.
         has_parts: Shape (n,): True for the samples of the dataset that have a row.
     """
@@ -229,16 +204,7 @@ class MatchCount:
 
 
 def count_matches(source: MatchedSource, folder: Dataset, *, scratch: str) -> MatchCount:
-    """Compare the keys of a source with the keys of a dataset.
-
-    Args:
-        source: The source.
-        folder: The dataset.
-        scratch: A folder for temporary files.
-
-    Raises:
-        ConfigError: Two rows belong to the same sample, so which one is used would be arbitrary.
-    """
+    """Compare the keys of a source with the keys of a dataset."""
     index = tar_index(folder)
     has_parts = np.zeros(len(index), np.bool_)
     parts: dict[str, int] = {}

@@ -55,10 +55,6 @@ class Coordinates(NamedTuple):
 def find_coordinates(name: str, data: bytes) -> Coordinates | None:
     """Return the first coordinates in a part that look like positions in a picture, absolute ones before relative ones.
 
-    Args:
-        name: Name of the part.
-        data: Its contents.
-
     >>> find_coordinates("json", b'{"objects": {"bbox": [[3, 4, 20, 30]]}}')
     Coordinates(place='json: objects.bbox', is_relative=False)
     >>> find_coordinates("txt", b"0 0.5 0.5 0.25 0.25")
@@ -161,10 +157,6 @@ def move_document(document: Mapping[str, Any], change: PictureChange) -> dict[st
 
     Args:
         document: The part ``json`` of :class:`CocoSource`.
-        change: The change of the picture.
-
-    Raises:
-        SampleError: The coordinates are for a picture of another size, or not as COCO defines them.
     """
     width, height = document.get(_WIDTH), document.get(_HEIGHT)
     size = (int(width), int(height)) if isinstance(width, int | float) and isinstance(height, int | float) else None
@@ -176,11 +168,7 @@ def move_document(document: Mapping[str, Any], change: PictureChange) -> dict[st
 
 
 def area_of(fields: Mapping[str, Any]) -> float | None:
-    """Return the area of an object in pixels, by its polygons, mask or box; None without any.
-
-    Raises:
-        SampleError: They are not as COCO defines them.
-    """
+    """Return the area of an object in pixels, by its polygons, mask or box; None without any."""
     segmentation, box = fields.get("segmentation"), fields.get("bbox")
     if isinstance(segmentation, dict) and segmentation.get("counts"):
         return sum(run_lengths(segmentation["counts"])[1::2])

@@ -67,8 +67,6 @@ class PictureChange:
     """A picture whose pixels were turned or resized.
 
     Attributes:
-        stored: Its size before.
-        written: Its size afterwards.
         orientation: The orientation in its EXIF; 1 for upright.
         is_turned: The orientation was applied to the pixels.
     """
@@ -85,9 +83,6 @@ class PictureChange:
             size: Size of the picture that they are for. Tools that show pictures upright note that size, and their
                 coordinates are not turned. None for the pixels as they are stored, which is also assumed where both
                 sizes are equal.
-
-        Raises:
-            SampleError: It is the size of another picture.
         """
         if size is None or size == self.stored:
             return Motion(self.stored, self.orientation if self.is_turned else 1, self.written)
@@ -113,9 +108,6 @@ def run_lengths(counts: object) -> list[int]:
 
     Args:
         counts: A list of numbers, or the text that COCO compresses them to.
-
-    Raises:
-        SampleError: They are neither.
     """
     if isinstance(counts, list) and all(isinstance(count, int) and count >= 0 for count in counts):
         return counts
@@ -144,11 +136,7 @@ def decode_mask(counts: object, size: tuple[int, int]) -> Mask:
     """Return a mask, shape (height, width).
 
     Args:
-        counts: As for :func:`run_lengths`.
         size: Width and height in pixels.
-
-    Raises:
-        SampleError: The run lengths are invalid, or do not fill the mask.
     """
     lengths = run_lengths(counts)
     width, height = size
@@ -162,7 +150,6 @@ def encode_mask(mask: Mask, *, as_text: bool) -> Any:
 
     Args:
         mask: The mask, shape (height, width).
-        as_text: Compress them to text, else return a list.
     """
     pixels = mask.T.reshape(-1)
     changes = np.flatnonzero(np.diff(pixels)) + 1

@@ -57,9 +57,6 @@ def picture_ref(files: NamedFiles, path: str) -> PartRef:
     Args:
         files: The files that paths name.
         path: A path, a URL, or the picture itself, as a ``data:`` URL or in base64.
-
-    Raises:
-        SampleError: The path is empty, or a ``data:`` URL is damaged.
     """
     contents = inline_contents(path)
     if contents is not None:
@@ -85,9 +82,6 @@ def find_picture_folder(
 
     Returns:
         The files that names start from the folder of, and the position of the names that exist.
-
-    Raises:
-        ConfigError: No folder has one of the first pictures.
     """
     paths = (names for names in pictures if not (is_url(names[0]) or is_inline(names[0])))
     tried = [*islice(paths, _TRIED_PICTURES)]

@@ -42,8 +42,6 @@ class ExportRequest:
         refs: Datasets, files of samples, tar shards that are not prepared, and metadatasets, which stand for the
             datasets that they read.
         output: A new folder; for ``"jsonl"`` and ``"parquet"``, a new file.
-        format: One of :data:`FORMATS`.
-        query: The samples.
         limit: Only so many of them; None for all.
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these patterns.
@@ -73,11 +71,8 @@ class ExportReport:
     """The result of a copy.
 
     Attributes:
-        samples: Number of samples.
         size_bytes: Bytes of their parts; of whole shards, bytes of these.
-        output: The folder or file.
         notes: Datasets without a column or part of the condition; no sample of them is copied.
-        account: What became of the chosen samples and of the parts.
     """
 
     samples: int
@@ -93,7 +88,6 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
     Samples of several datasets follow one another. The names of their shards then begin with the dataset's name.
 
     Args:
-        request: What to copy.
         on_progress: Called with the number of samples that are done, and of all.
 
     Raises:
@@ -214,12 +208,7 @@ def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequ
 
 
 def outside_members(folder: Dataset, account: Account) -> bool:
-    """Return True if shards have members or links that lead out of a folder; count those that belong to no sample.
-
-    Raises:
-        FormatError: A shard has changed since it was indexed.
-        StorageError: A shard cannot be read.
-    """
+    """Return True if shards have members or links that lead out of a folder; count those that belong to no sample."""
     has_outside = False
     for shard in tar_index(folder).shards:
         with folder.open_shard(shard) as file:
@@ -240,12 +229,7 @@ def outside_members(folder: Dataset, account: Account) -> bool:
 def copy_shards(
     folder: Dataset, output: str, *, link: bool = False, on_progress: Callable[[int, int], None] | None = None
 ) -> int:
-    """Copy all shards of a dataset of tar shards to a new folder, and return their bytes.
-
-    Raises:
-        FormatError: A shard has changed since it was indexed.
-        StorageError: The folder has files, or cannot be written.
-    """
+    """Copy all shards of a dataset of tar shards to a new folder, and return their bytes."""
     index = tar_index(folder)
     how: ShardSource = "link" if link and isinstance(folder.storage, LocalStorage) else "copy"
     with NewOutput(output) as target:

@@ -16,12 +16,7 @@ _UNSPLIT = "unsplit"
 
 
 class _Batches:
-    """Rows that are written in groups.
-
-    Args:
-        writer: A writer of pyarrow.
-        schema: Its schema.
-    """
+    """Rows that are written in groups."""
 
     def __init__(self, writer: Any, schema: Any) -> None:
         self._writer = writer
@@ -48,12 +43,7 @@ class ParquetWriter(SampleWriter):
     """Writes each sample as a row: its key, its split part, and a column for each part.
 
     Args:
-        path: A new file.
         kinds: Part name → kind of its column.
-
-    Raises:
-        ConfigError: pyarrow is not installed.
-        StorageError: The file exists, or cannot be written.
     """
 
     is_file = True
@@ -86,10 +76,6 @@ class HuggingFaceWriter(SampleWriter):
     Args:
         path: A new or empty folder.
         kinds: Part name → kind of its column.
-
-    Raises:
-        ConfigError: The library is not installed.
-        StorageError: The folder has files, or cannot be written.
     """
 
     def __init__(self, path: str, kinds: Mapping[str, CellKind]) -> None:

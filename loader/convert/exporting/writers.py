@@ -22,10 +22,7 @@ class ExportedSample(NamedTuple):
     """A sample to write.
 
     Attributes:
-        shard: Name of its shard.
-        key: Its key.
         split: Its split part; ``""`` for none.
-        parts: Part name → bytes.
     """
 
     shard: str
@@ -42,13 +39,7 @@ class SampleWriter(NewOutput, ABC):
     """Writes samples in one format to a new file or folder, which appears when its block ends without an error."""
 
     def write(self, sample: ExportedSample) -> None:
-        """Write a sample.
-
-        Raises:
-            ConfigError: The format cannot hold it together with earlier samples.
-            SampleError: A value is not what its part's name says.
-            StorageError: The output cannot be written.
-        """
+        """Write a sample."""
         with self._writing():
             self._write(sample)
 
@@ -62,10 +53,6 @@ class FilesWriter(SampleWriter):
 
     Args:
         path: A new or empty folder.
-        by_shard: Write a folder for each shard.
-
-    Raises:
-        StorageError: The folder has files, or cannot be written.
     """
 
     def __init__(self, path: str, *, by_shard: bool = False) -> None:
@@ -95,9 +82,6 @@ class TarWriter(SampleWriter):
     Args:
         path: A new or empty folder.
         shard_bytes: A shard ends before the sample that would exceed this size; a larger sample has its own.
-
-    Raises:
-        StorageError: The folder has files, or cannot be written.
     """
 
     def __init__(self, path: str, *, shard_bytes: int = 1 << 30) -> None:
@@ -132,12 +116,6 @@ class JsonlWriter(SampleWriter):
     """Writes each sample as a line of JSON, with its parts by name.
 
     JSON parts are written as their values, texts as texts, and other parts as ``{"base64": …}``.
-
-    Args:
-        path: A new file.
-
-    Raises:
-        StorageError: It exists, or cannot be written.
     """
 
     is_file = True
@@ -162,9 +140,6 @@ _CELL_TEXTS = frozenset({*_TEXTS, "json", "jsn", "jsonl", "transcript"})
 def as_json(name: str, data: bytes) -> Any:
     """Return JSON as its value, texts as texts, and other parts as ``{"base64": …}``.
 
-    Raises:
-        SampleError: JSON is too large to be parsed.
-
     >>> as_json("json", b"[1]"), as_json("txt", b"a cat"), as_json("jpg", b"abc")
     ([1], 'a cat', {'base64': 'YWJj'})
     """
@@ -188,10 +163,6 @@ def as_json(name: str, data: bytes) -> Any:
 def cell_kinds(part_names: Iterable[str], *, raw: bool = False) -> dict[str, CellKind]:
     """Return the kind of the column of each part of a table.
 
-    Args:
-        part_names: The parts.
-        raw: All columns hold bytes.
-
     >>> cell_kinds(["jpg", "json", "cls", "json.gz"])
     {'jpg': 'image', 'json': 'text', 'cls': 'label', 'json.gz': 'bytes'}
     """
@@ -209,11 +180,7 @@ def _cell_kind(name: str) -> CellKind:
 
 
 def as_cell(name: str, data: bytes, kind: CellKind, *, key: str) -> Any:
-    """Return the value of a part in a table.
-
-    Raises:
-        SampleError: A text is not UTF-8, or a label is no integer.
-    """
+    """Return the value of a part in a table."""
     if kind not in ("text", "label"):
         return data
     try:

@@ -41,13 +41,10 @@ class ListedFolder:
 
     Attributes:
         names: Names of the folders above it, and its own; empty for the folder of the source.
-        extensions: Extensions of the pictures in it.
-        has_pictures_only: Each sample in it is one picture.
         kinds: Kinds of the files; the extension where the kind is unknown.
         stems: Hashes of the names of the samples.
         samples: Name and kinds of each sample; empty if there are many.
         numbers: Prefix of names that end in a number → kinds of the files, and hashes of the numbers with the folder.
-        are_numbered: All names end in a number.
     """
 
     names: tuple[str, ...]
@@ -61,7 +58,6 @@ class ListedFolder:
 
     @classmethod
     def of(cls, names: Sequence[str], samples: Sequence[tuple[str, Mapping[str, str]]]) -> ListedFolder:
-        """Return a folder with these samples, each with its parts."""
         folder = cls(tuple(names))
         has_pictures_only = are_numbered = True
         listed: set[tuple[str, frozenset[str]]] = set()
@@ -100,7 +96,6 @@ class FolderLayout:
     Attributes:
         split_depth: Number of folders above those that are split parts; None without such.
         classes: Class → its number: the names of the folders, or of those in the split parts, sorted; empty for none.
-        extensions: Extensions of pictures, sorted.
     """
 
     split_depth: int | None = None
@@ -142,10 +137,6 @@ def find_folder_layout(
             one depth, in two folders or more, whose names are neither all numbers of three digits or more, nor all
             those of parts, such as ``masks``.
         splits: True if folders are split parts, False if not, None to decide as :func:`_split_depth`.
-        at: The folder of the source, for messages.
-
-    Raises:
-        ConfigError: ``classes`` or ``splits`` is True, and a file is in no such folder.
     """
     depth = _split_depth(paths) if splits is None else (1 if _are_splits_below(paths) else 0) if splits else None
     if splits and not all(_split_at(path, depth or 0) for path in paths):
@@ -284,10 +275,6 @@ def find_grouping(folders: Sequence[ListedFolder], by: GroupBy | None, *, at: st
     Args:
         folders: All folders that have files.
         by: What the user says; None decides by what is there.
-        at: The tree, for messages.
-
-    Raises:
-        ConfigError: Files do not share what the user says.
     """
     if by == "name" or not folders:
         return Grouping()

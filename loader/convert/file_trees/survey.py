@@ -35,8 +35,6 @@ class TreeOptions:
     """The user's settings for a tree; None decides by what is there.
 
     Attributes:
-        classes: Folders are classes.
-        splits: Outer folders are split parts.
         group_by: What the files of a sample share.
         takes_all: Every file with an extension is a part, except tables and archives.
         is_webdataset: Tables may be parts of samples, if there are many.
@@ -60,7 +58,6 @@ class TreeSurvey:
         tars: Tars that hold the samples of the tree.
         about: What becomes of files about the data: they are parts, where there are few others, or left out.
         grouping: What the files of a sample share.
-        folders: The meaning of the names of folders.
         top: Number of outer folders that contain everything.
     """
 
@@ -86,8 +83,6 @@ class TreeSurvey:
 
 @dataclass(slots=True)
 class _Seen:
-    """All files of a tree by what they are."""
-
     folders: list[ListedFolder] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
@@ -107,16 +102,9 @@ def survey_tree(
     """Find out what the samples of a tree are.
 
     Args:
-        tree: The tree.
-        options: What the user says.
         names_files: Returns True for a table whose rows name files of the tree.
         is_annotation: Returns True for a JSON file of a list of annotations or conversations.
         is_interleaved: Returns True for a file with documents of texts and pictures.
-
-    Raises:
-        ConfigError: There are several kinds of data, and it is unclear which one is meant; or files are not where
-            ``options`` say.
-        StorageError: The tree cannot be listed.
     """
     seen, annotations = _look(tree), list[str]()
     # Tars of samples with tables or archives as parts have many of them.
@@ -192,11 +180,7 @@ def _top(paths: Sequence[tuple[str, ...]]) -> int:
 
 
 def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> TreeSurvey:
-    """Return the survey of a tree with tables or archives, next to files that only describe them.
-
-    Raises:
-        ConfigError: There are other data.
-    """
+    """Return the survey of a tree with tables or archives, next to files that only describe them."""
     tars = [name for name in seen.archives if name.lower().endswith(TAR_ENDINGS)]
     # img2dataset writes a table and statistics next to each tar.
     stems = {*map(_stem, tars)}
@@ -238,7 +222,6 @@ def _data_files(tree: FileTree, stems: set[str]) -> list[str]:
 
 
 def _stem(name: str) -> str:
-    """Return a path without extensions."""
     folder, slash, last = name.rpartition("/")
     return folder + slash + last.partition(".")[0]
 
@@ -255,11 +238,7 @@ def _readme(tree: FileTree) -> str:
 
 
 class UnclearDataError(ConfigError):
-    """There are several kinds of data in a tree.
-
-    Attributes:
-        ways: How each can be imported.
-    """
+    """There are several kinds of data in a tree."""
 
     ways: Sequence[ImportWay] = ()
 

@@ -21,7 +21,6 @@ class TableFiles(NamedFiles):
     """Files of a tree by the names that a table has for them; it records which were requested.
 
     Args:
-        tree: The tree.
         table: Name of the table, whose folder names start from; or else the one folder that has the file.
         access: Decides which files outside of the tree may be named.
         root: Another folder whose files may be named.
@@ -39,23 +38,19 @@ class TableFiles(NamedFiles):
         self.last = ""  # name of the first file since it was reset
 
     def exists(self, path: str) -> bool:
-        """Return True if there is such a file."""
         exists = self._find(path) is not None
         self.hits += exists
         return exists
 
     def has_stem(self, text: str) -> bool:
-        """Return True for the name of a picture, sound or video without its extension."""
         has = self._find_by_stem(text) is not None
         self.hits += has
         return has
 
     def name(self, path: str) -> str:
-        """Return the name of a file in the tree."""
         return self._find(path) or posixpath.normpath(posixpath.join(self._folders[0], path))
 
     def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:
-        """Return the reference to a file; one that fails if there is none."""
         if is_link(path):
             return super().ref(path, part, named_by_contents=named_by_contents)
         name = self._find(path)

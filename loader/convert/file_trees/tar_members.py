@@ -30,11 +30,6 @@ def read_tar_members(path: str, account: Account, *, shown: str) -> dict[str, Me
         path: The tar file, not compressed.
         account: Counts the members that are not returned: those that a later member of the same name replaces, and
             links that lead elsewhere, devices and pipes.
-        shown: Its path for messages.
-
-    Raises:
-        FormatError: The tar is damaged.
-        StorageError: It cannot be read.
     """
     storage, name = open_parent(path)
     ranges: dict[str, MemberRange] = {}

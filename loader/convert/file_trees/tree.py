@@ -24,12 +24,7 @@ from .tar_members import read_tar_members
 
 
 class FileTree(ABC):
-    """Files by name.
-
-    Attributes:
-        path: The folder or archive.
-        unit: What its files are counted as.
-    """
+    """Files by name."""
 
     path: str
     unit: Unit
@@ -56,18 +51,10 @@ class FileTree(ABC):
 
     @abstractmethod
     def open(self, name: str) -> AbstractContextManager[IO[bytes]]:
-        """Open a file to read it.
-
-        Raises:
-            EnergonError: It cannot be read.
-        """
+        """Open a file to read it."""
 
     def local_path(self, name: str, scratch: str) -> str:
-        """Return the path of a file, copied to a folder if it is in an archive; copies keep names and times.
-
-        Raises:
-            StorageError: It cannot be copied.
-        """
+        """Return the path of a file, copied to a folder if it is in an archive; copies keep names and times."""
         target = os.path.join(scratch, "members", *(piece for piece in name.split("/") if piece not in ("", ".", "..")))
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -84,7 +71,6 @@ class FileTree(ABC):
         return name if self.unit == "files" else f"{self.path}, {name}"
 
     def leave(self, account: Account, name: str, reason: str) -> None:
-        """Count a file that is left out."""
         account.leave(self.unit, reason, self.example(name), size_bytes=self.size(name))
 
     def leave_others(self, account: Account, used: Collection[str]) -> None:
@@ -109,7 +95,6 @@ class FolderTree(FileTree):
     allows them. Tar files are samples that no other program would read as text, so that their links are followed, too.
 
     Args:
-        path: The folder.
         access: Decides which links are followed, and which files tables may name.
         root: Another folder whose files tables may name.
     """
@@ -122,11 +107,6 @@ class FolderTree(FileTree):
         self._roots = (self.path,) if root is None or is_url(root) else (self.path, os.path.abspath(root))
 
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
-        """Yield folders; see :meth:`FileTree.folders`.
-
-        Raises:
-            StorageError: The folder itself cannot be listed.
-        """
         seen: set[tuple[int, int]] = set()
         waiting = [""]
         while waiting:
@@ -198,7 +178,6 @@ class FolderTree(FileTree):
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a file."""
         try:
             file = open(self._full(name), "rb")  # noqa: SIM115 - closed below
         except OSError as error:
@@ -207,7 +186,6 @@ class FolderTree(FileTree):
             yield file
 
     def local_path(self, name: str, scratch: str) -> str:  # noqa: ARG002 - a file is read in place
-        """Return the path of a file."""
         return self._full(name)
 
     def _kind_of_entry(self, entry: os.DirEntry[str], reason: str) -> str:
@@ -243,7 +221,6 @@ class _ArchiveTree(FileTree):
         self.left = Account()
 
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
-        """Yield folders; see :meth:`FileTree.folders`."""
         folders: dict[str, list[str]] = {}
         account.merge(self.left)
         for name in self.members:
@@ -261,24 +238,14 @@ class _ArchiveTree(FileTree):
             yield folder, sorted(names)
 
     def has(self, name: str) -> bool:
-        """Return True if there is a member of this name."""
         return name in self.members
 
     def size(self, name: str) -> int:
-        """Return the size of a member."""
         return self.members[name][1]
 
 
 class ZipTree(_ArchiveTree):
-    """The files in a zip file.
-
-    Args:
-        path: The zip file.
-
-    Raises:
-        FormatError: It is damaged, or no zip file.
-        StorageError: It cannot be read.
-    """
+    """The files in a zip file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -298,13 +265,11 @@ class ZipTree(_ArchiveTree):
         self._changed = file_version(path)
 
     def ref(self, name: str, part: str) -> PartRef:
-        """Return the reference to a member."""
         number, size_bytes = self.members[name]
         return CellRef(number, part, size_bytes, changed=self._changed)
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a member."""
         info = self._file.infolist()[self.members[name][0]]
         check_ratio(info.file_size, info.compress_size, path=self.path, name=name)
         try:
@@ -318,12 +283,7 @@ class TarTree(_ArchiveTree):
     """The files in a tar file.
 
     Args:
-        path: The tar file or its URL, for messages.
         plain: The file that is read; another one than ``path`` if that is compressed.
-
-    Raises:
-        FormatError: It is damaged.
-        StorageError: It cannot be read.
     """
 
     def __init__(self, path: str, plain: str) -> None:
@@ -333,12 +293,10 @@ class TarTree(_ArchiveTree):
         self.members = read_tar_members(plain, self.left, shown=path)
 
     def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a range has no part name
-        """Return the reference to a member."""
         return RangeRef(os.fsencode(self.plain), *self.members[name], self._changed)
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a member."""
         storage, last = open_parent(self.plain)
         with storage.open(last) as file:
             yield cast("IO[bytes]", FileStream(file, *self.members[name]))
@@ -349,12 +307,7 @@ UNREADABLE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, O
 
 
 def open_zip(path: str) -> zipfile.ZipFile:
-    """Open a zip file.
-
-    Raises:
-        FormatError: It is damaged, or no zip file.
-        StorageError: It cannot be read.
-    """
+    """Open a zip file."""
     try:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:

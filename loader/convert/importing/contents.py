@@ -29,7 +29,6 @@ class ContentReader:
     """Reads parts of rows.
 
     Args:
-        sources: The sources of the rows.
         downloads: Fetches the files at URLs that the data names; None fails their rows.
     """
 
@@ -43,26 +42,14 @@ class ContentReader:
         self._ahead = ReadAhead(self._open)
 
     def announce(self, parts: Iterable[PartRef]) -> None:
-        """Announce parts that will be read soon; those announced before the last call are forgotten.
-
-        Raises:
-            EnergonError: A file cannot be opened.
-        """
+        """Announce parts that will be read soon; those announced before the last call are forgotten."""
         parts = [*parts]
         if self._downloads is not None:
             self._downloads.announce(os.fsdecode(part.url) for part in parts if isinstance(part, UrlRef))
         self._ahead.announce(part for part in parts if isinstance(part, RangeRef) and part.size_bytes <= _LARGE_BYTES)
 
     def read(self, source: int, part: PartRef) -> bytes | FileContents:
-        """Return the contents of a part; a large file is open until :meth:`release`.
-
-        Args:
-            source: Number of its source.
-            part: The reference.
-
-        Raises:
-            EnergonError: The contents cannot be read.
-        """
+        """Return the contents of a part; a large file is open until :meth:`release`."""
         match part:
             case ValueRef():
                 return part.data
@@ -86,7 +73,6 @@ class ContentReader:
             self._downloads.discard(self._downloaded.pop())
 
     def close(self) -> None:
-        """Close everything."""
         self.release()
         self._files.close()
         for cells in self._cells.values():
@@ -170,11 +156,7 @@ class ContentReader:
 
 
 def check_contents(name: str, contents: bytes | FileContents) -> None:
-    """Check that a part may be what its name says, as far as a missing or failed download shows; texts may be empty.
-
-    Raises:
-        SampleError: The part is empty, a Git LFS pointer, or an error page of a web server.
-    """
+    """Check that a part may be what its name says, as far as a missing or failed download shows; texts may be empty."""
     kind = kind_of_name(name)
     if not len(contents) and kind in _NEVER_EMPTY:
         raise SampleError(f"the part {name!r} is empty: its file has 0 bytes", code="F103")
@@ -202,9 +184,6 @@ class ReadAhead:
 
     A local disk gets advice, sorted by file and place, and moves the bytes to its cache. From an object store, the
     ranges are fetched at the same time, those near to each other by one request.
-
-    Args:
-        open_file: Returns the open file of a path.
     """
 
     def __init__(self, open_file: Callable[[bytes], ReadableFile]) -> None:
@@ -212,11 +191,7 @@ class ReadAhead:
         self._windows: deque[_Window] = deque(maxlen=_WINDOWS)
 
     def announce(self, refs: Iterable[RangeRef]) -> None:
-        """Begin to read a window of ranges; the ranges of the window before the last one are forgotten.
-
-        Raises:
-            EnergonError: A file cannot be opened.
-        """
+        """Begin to read a window of ranges; the ranges of the window before the last one are forgotten."""
         window: _Window = {}
         for path, start, stop in _joined(refs):
             pending = self._open_file(path).fetch(start, stop - start)

@@ -34,13 +34,7 @@ _MAX_RARE_NAMES = 20  # part names with dots that occur once; more are no names 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPart:
-    """A split part that is not written yet.
-
-    Attributes:
-        name: Its name.
-        samples: Number of samples.
-        shards: Number of shards.
-    """
+    """A split part that is not written yet."""
 
     name: str
     samples: int
@@ -52,7 +46,6 @@ class ListedHosts:
     """The hosts of URLs that rows name.
 
     Attributes:
-        urls: Number of URLs.
         rows: Hosts → number of rows that name files on each of them.
         first: Host → its first URLs.
     """
@@ -62,7 +55,6 @@ class ListedHosts:
     first: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, urls: Sequence[str]) -> None:
-        """Add the URLs of a row."""
         self.urls += len(urls)
         for url in urls:
             host = host_of(url)
@@ -89,12 +81,8 @@ class ListedRows:
     """The samples of sources.
 
     Attributes:
-        sources: The sources.
-        rows: Their samples.
         part_counts: Part name → number of samples that have it.
         is_shuffled: The rows may be read in any order.
-        account: What becomes of the files, members and rows of the sources.
-        notes: What users should know about the sources although nothing is lost.
         hosts: The hosts of URLs that rows name.
     """
 
@@ -115,7 +103,6 @@ class ListedRows:
 
     @property
     def are_sizes_known(self) -> bool:
-        """True if the size of each sample is known."""
         return bool(np.all(self.rows.sizes >= 0))
 
     def plan(self, layout: ShardLayout) -> list[PlannedPart]:
@@ -137,10 +124,6 @@ def list_rows(
         sources: The sources, in the order of their samples.
         shuffled: The rows will be read in any order.
         on_progress: Called with the number of samples so far.
-
-    Raises:
-        ConfigError: There is no source, or the sources have no samples.
-        StorageError: A source cannot be read.
     """
     if not sources:
         raise ConfigError("there is no source to import")
@@ -189,9 +172,7 @@ def open_downloads(rows: RowFile, options: DownloadOptions | None, *, keeps: boo
     """Open the downloads of rows in their temporary folder; None if nothing may be downloaded.
 
     Args:
-        rows: The rows.
         options: What may be downloaded; None for nothing.
-        keeps: Keep files and failures for the workers.
     """
     if options is None:
         return None

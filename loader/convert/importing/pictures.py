@@ -72,10 +72,7 @@ class ConvertedPicture(NamedTuple):
     """A picture as it is written.
 
     Attributes:
-        name: Name of its part.
-        data: Its contents.
         change: Its turn and resize; None if its pixels stay where they are.
-        losses: What it lost.
     """
 
     name: str
@@ -95,15 +92,8 @@ def convert_picture(
     """Return a picture as it is written.
 
     Args:
-        name: Part name.
-        data: Its contents.
-        options: What to do.
         is_mask: The values of pixels are classes or distances: they are not mixed, scaled or encoded with losses.
         turned_like: The change of the picture that a mask belongs to.
-
-    Raises:
-        SampleError: The picture is damaged, of a format that Pillow does not decode, or would lose what the options do
-            not allow it to lose.
     """
     file = data.file if isinstance(data, FileContents) else io.BytesIO(data)
     try:
@@ -159,7 +149,6 @@ def is_small_copy(picture: Any, number: int) -> bool:
 
     Args:
         picture: The picture; a TIFF picture is at this frame.
-        number: Number of the frame.
     """
     if picture.format == "TIFF":
         return bool(picture.tag_v2.get(_SUBFILE_TYPE, 0) & _IS_SMALL_COPY)
@@ -214,11 +203,7 @@ class _Conversion:
         return ConvertedPicture(name, data.getvalue(), change, tuple(self.losses))
 
     def _with_mode(self, wanted: str) -> Image.Image:
-        """Return the picture in a mode that the wanted format can hold, and note what is lost.
-
-        Raises:
-            SampleError: The options do not allow the loss.
-        """
+        """Return the picture in a mode that the wanted format can hold, and note what is lost."""
         if self.frames > 1:
             if self.options.frames == "refuse":
                 raise SampleError(f"has {self.frames} frames, of which one would be written; --frames first allows it")

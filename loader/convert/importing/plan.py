@@ -58,11 +58,7 @@ def check_failures(failed: int, rows: int, limit: float, *, at: str, example: st
     """Raise a ``SampleError`` if more rows failed than may.
 
     Args:
-        failed: Number of failed rows.
-        rows: Number of all rows.
         limit: Most failed rows; below 1 their share.
-        at: The dataset.
-        example: A failed row and its reason.
     """
     if exceeds(failed, rows, limit):
         more = ", or allow more with --max-failures" if limit else ""  # reshard and add-parts allow none
@@ -95,7 +91,6 @@ class WrittenRows:
     """The shards of a dataset that is not committed yet.
 
     Attributes:
-        storage: The dataset.
         order: The row of each sample, shape (samples,).
         files: Name, size, version and number of samples of each shard, in order.
     """
@@ -121,9 +116,6 @@ class ImportReport:
             ``cmyk_converted``, ``frames_unread``) or documents (``geometry_moved``, ``geometry_ignored``,
             ``sizes_kept``).
         first_changed: The same → place of the first row.
-        size_bytes: Bytes of all shards.
-        seconds: Duration.
-        account: What became of the files, members and rows of the sources.
     """
 
     prepared: PrepareReport
@@ -144,11 +136,7 @@ class FailedRow(msgspec.Struct, frozen=True, array_like=True):
     """A row that is not in the dataset.
 
     Attributes:
-        origin: Its place in the source.
         key: The key that its sample would have.
-        reason: The error, in one line.
-        code: Code of the reason in the account.
-        parts: Number of its parts.
         size_bytes: Their bytes, as far as they are known.
     """
 
@@ -175,9 +163,7 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
         digest: Digest of its rows and of all settings.
         files: Names, sizes and versions of its files: none if all rows failed, several if the plan had taken the rows
             for smaller than they are.
-        samples: Number of samples in each file.
         read_bytes: Bytes of the parts of these samples, as they were read.
-        failures: The rows that failed.
         changed: What was changed or lost in pictures and their documents → how often.
         first_changed: The same → place of the first row.
     """

@@ -133,7 +133,6 @@ def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
     """Check that a folder is new or empty, or belongs to an interrupted import.
 
     Args:
-        output: The folder.
         sources: Paths of the sources of the import, which must not contain it.
 
     Raises:
@@ -217,11 +216,7 @@ class _Run:
         return hashlib.sha256(pictures + str(self._plan.layout.shard_bytes).encode()).hexdigest()
 
     def _remove_others(self, names: frozenset[str]) -> None:
-        """Remove the shards that an interrupted import with other settings has written.
-
-        Raises:
-            ConfigError: There are shards that no import has written.
-        """
+        """Remove the shards that an interrupted import with other settings has written."""
         for file in [*self._storage.list("")]:
             if file.name in names or not file.name.endswith(".tar"):
                 continue
@@ -238,11 +233,7 @@ class _Run:
             self._on_progress(self._progress)
 
     def written_rows(self) -> WrittenRows:
-        """Return the shards, and the rows that are in them.
-
-        Raises:
-            SampleError: Some rows failed, so that it is unknown which samples the shards have.
-        """
+        """Return the shards, and the rows that are in them."""
         if self._failed:
             raise SampleError(f"{self._failed:,} samples failed", at=self._storage.path(""))
         files = [
@@ -304,7 +295,6 @@ class _Run:
         )
 
     def report(self, prepared: PrepareReport, seconds: float) -> ImportReport:
-        """Return the outcome."""
         failures = [failure for done in self._done_in_order() for failure in done.failures]
         return ImportReport(
             prepared=prepared,

@@ -51,7 +51,6 @@ class SampleContents(NamedTuple):
     """The parts of a sample as they are written.
 
     Attributes:
-        parts: Part name → contents.
         changed: What was changed or lost → number of pictures or documents.
         read_bytes: Bytes of the parts before any change.
     """
@@ -66,7 +65,6 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
 
     Args:
         reader: Reads the parts; large ones are open until its ``release()``.
-        row: The row.
         options: What to do with pictures.
 
     Raises:
@@ -98,8 +96,6 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
 
 
 class _Sample:
-    """The parts of a sample whose pictures are converted."""
-
     def __init__(self, contents: Mapping[str, bytes | FileContents], coco: set[str], options: PictureOptions) -> None:
         self._contents = contents
         self._coco = coco
@@ -221,11 +217,7 @@ def _header(data: bytes | FileContents) -> tuple[str, tuple[int, int], str]:
 
 
 def name_by_contents(name: str, contents: bytes | FileContents) -> str:
-    """Return a part name with the extension of the contents; as it is if their format is unknown.
-
-    Raises:
-        StorageError: The contents cannot be read.
-    """
+    """Return a part name with the extension of the contents; as it is if their format is unknown."""
     if not isinstance(contents, FileContents):
         return with_extension(name, contents)
     file = contents.file
@@ -245,10 +237,6 @@ def has_frames(name: str, data: PartContents) -> bool:
     """Return True for a picture with later frames or pages; smaller copies of the first do not count.
 
     Most pictures are recognised by their first bytes. The second picture in a JPEG file is no frame.
-
-    Args:
-        name: Part name.
-        data: Its contents.
     """
     if kind_of_name(name) != "image":
         return False
@@ -286,12 +274,6 @@ def split_pages(contents: Mapping[str, bytes | FileContents]) -> dict[str, bytes
     """Return the parts of a sample with each page of its TIFF pictures as a part: ``0.png``, ``1.png`` for ``tif``.
 
     A picture of one page keeps its bytes: ``0.tif``. Pages of a mode that PNG does not have are TIFF.
-
-    Args:
-        contents: Part name → contents.
-
-    Raises:
-        SampleError: A page cannot be decoded.
     """
     parts: dict[str, bytes | FileContents] = {}
     for name, data in contents.items():

@@ -44,8 +44,6 @@ class Written:
 
     Attributes:
         samples: Rows since the last report, those that failed included.
-        size_bytes: Bytes of shards since then.
-        done: At the end, the record of the shard.
         is_resumed: True if an earlier run has written it.
     """
 
@@ -60,10 +58,6 @@ class WriteShard:
     """Write planned shards; runs in workers.
 
     Attributes:
-        storage: The dataset.
-        sources: The sources of the rows.
-        rows: The rows.
-        order: Order of the rows.
         pictures: What is done with pictures.
         shard_bytes: A shard whose rows take more than planned is continued in another file at this limit.
         settings: Digest of all settings that the bytes of shards depend on.
@@ -147,7 +141,6 @@ class _ShardWriter:
             sample = yield from self._write_file(sample)
 
     def can_read_one(self) -> bool:
-        """Return True if one of the rows can be read."""
         return self._read_next() is not None
 
     def _write_file(self, sample: _Sample | None) -> Generator[Written, None, _Sample | None]:
@@ -259,21 +252,13 @@ _SHOWN_HOSTS = 30
 
 
 class NoReadableRowsError(ConfigError):
-    """None of the first rows can be read.
-
-    Attributes:
-        failures: The rows.
-    """
+    """None of the first rows can be read."""
 
     failures: Sequence[FailedRow] = ()
 
 
 def contact_hosts(listed: ListedRows, options: DownloadOptions | None, max_failures: float, *, at: str) -> None:
-    """Fetch the first files of each host at the same time, so that dead hosts are known before the rows are read.
-
-    Raises:
-        SampleError: More rows are on hosts that were given up than may fail.
-    """
+    """Fetch the first files of each host at the same time, so that dead hosts are known before the rows are read."""
     downloads = open_downloads(listed.rows, options, keeps=True) if listed.hosts.urls else None
     if downloads is None:
         return
@@ -298,8 +283,6 @@ def write_trial(
     """Write the first samples to a shard in a temporary folder, and return the folder; rows that fail are skipped.
 
     Args:
-        listed: The samples.
-        pictures: Settings for pictures.
         downloads: What may be downloaded; None for nothing. Downloads are kept for the import.
         max_failures: Most rows that may fail; below 1 their share.
 

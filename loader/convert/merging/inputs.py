@@ -32,13 +32,7 @@ _CODE = re.compile(r"[A-Za-z0-9_.-]+\.py")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergeInput:
-    """A dataset to merge.
-
-    Attributes:
-        path: Its path, as given.
-        name: Folder of its shards in the new dataset.
-        folder: The opened dataset.
-    """
+    """A dataset to merge."""
 
     path: str
     name: str
@@ -46,11 +40,9 @@ class MergeInput:
 
     @property
     def index(self) -> DatasetIndex:
-        """Its index."""
         return tar_index(self.folder)
 
     def new_name(self, shard: str) -> str:
-        """Return the name of a shard in the new dataset."""
         return f"{self.name}/{shard}"
 
     @property
@@ -60,12 +52,7 @@ class MergeInput:
 
 
 def open_inputs(paths: Sequence[str]) -> list[MergeInput]:
-    """Open the datasets, and name the folders of their shards.
-
-    Raises:
-        ConfigError: A dataset is named twice, or is not one of tar shards.
-        StorageError: A dataset is missing or not prepared.
-    """
+    """Open the datasets, and name the folders of their shards."""
     folders = [folder_at(path) for path in paths]
     seen: dict[str, str] = {}
     for path, folder in zip(paths, folders, strict=True):
@@ -110,9 +97,6 @@ def merged_files(inputs: Sequence[MergeInput]) -> dict[str, bytes]:
 
     Returns:
         Name → contents: ``dataset.yaml`` and the Python files that it names; empty if no input has one.
-
-    Raises:
-        ConfigError: The inputs have different ones; the message names the first difference.
     """
     first, *others = [_described(one) for one in inputs]
     for one, (document, code) in zip(inputs[1:], others, strict=True):
@@ -173,12 +157,7 @@ def _short(value: Any) -> str:
 
 
 def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
-    """Join the splits of datasets: parts of one name become one part.
-
-    Raises:
-        ConfigError: An input has no split file, or one with filters; or a part of one name has different ranges of its
-            shards.
-    """
+    """Join the splits of datasets: parts of one name become one part."""
     parts: dict[str, list[str]] = {}
     exclude: list[str] = []
     ranges: dict[str, tuple[MergeInput, SubsetRange | None]] = {}
@@ -254,19 +233,11 @@ class MergeReport:
     """The outcome of a merge.
 
     Attributes:
-        output: Path of the new dataset.
         folders: Input → folder of its shards in the new dataset.
-        samples: Number of samples.
-        shards: Number of shards.
-        size_bytes: Bytes of all shards.
-        split: Part → its size.
         columns: Names of the columns that were carried.
         filters: Names of the filters that were carried.
         duplicate_keys: Number of samples with the bare key of an earlier one.
         renamed_shards: Number of shards that were copied to rename keys.
-        warnings: What could not be carried.
-        account: What became of the samples and shards of the inputs.
-        seconds: Duration.
     """
 
     output: str

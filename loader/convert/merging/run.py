@@ -45,10 +45,6 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
     with one name become one part. Columns and filters are carried if all inputs have them. The folder gets its name at
     the end, so that a kill at any moment leaves no dataset or the whole.
 
-    Args:
-        plan: The plan of the merge.
-        on_progress: Called after each shard.
-
     Raises:
         IncompleteError: The plan is strict, and values could not be carried.
         ConfigError: The inputs do not fit together, or a setting is invalid.

@@ -21,14 +21,7 @@ deviate by their mean. With less than a block more, the mean of the padded sizes
 
 
 class RowFileWriter(ClosesOnExit):
-    """Writes rows to a new file.
-
-    Args:
-        path: The file.
-
-    Raises:
-        StorageError: It cannot be written.
-    """
+    """Writes rows to a new file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -47,11 +40,6 @@ class RowFileWriter(ClosesOnExit):
         return len(self._ends)
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Append rows.
-
-        Raises:
-            StorageError: The file cannot be written.
-        """
         for row in rows:
             data = encode_row(row)
             try:
@@ -65,11 +53,7 @@ class RowFileWriter(ClosesOnExit):
             self._splits.append(self._split_names.setdefault(row.split, len(self._split_names)))
 
     def finish(self) -> RowFile:
-        """Close the file, and return it for reading, with a key of its own for each row.
-
-        Raises:
-            StorageError: The file cannot be written.
-        """
+        """Close the file, and return it for reading, with a key of its own for each row."""
         try:
             self._file.close()
         except OSError as error:
@@ -94,7 +78,6 @@ class RowFile:
     """Rows in a file, by number.
 
     Attributes:
-        path: The file.
         ends: Offset of the end of each row in bytes, shape (n,).
         sizes: Bytes that each row takes in a shard, shape (n,); -1 where they are unknown.
         splits: Position of each row's split in ``split_names``, shape (n,).
@@ -113,11 +96,7 @@ class RowFile:
         return len(self.ends)
 
     def read(self, row: int) -> bytes:
-        """Return a row as it is stored.
-
-        Raises:
-            StorageError: The file cannot be read.
-        """
+        """Return a row as it is stored."""
         start = int(self.ends[row - 1]) if row else 0
         try:
             return os.pread(self._fd(), int(self.ends[row]) - start, start)
@@ -128,7 +107,6 @@ class RowFile:
         return decode_row(self.read(row))
 
     def key(self, row: int, proposed: str) -> str:
-        """Return the key of a row."""
         return self.renamed.get(row, proposed)
 
     def _fd(self) -> int:

@@ -46,10 +46,8 @@ class PlannedShard:
     """A shard to write: the rows ``order[start:stop]``.
 
     Attributes:
-        name: Name of its file.
         split: Its split part; ``""`` for none.
         start: First position in the order.
-        stop: End of the positions.
     """
 
     name: str
@@ -68,8 +66,6 @@ def order_rows(
 
     Args:
         splits: Position of each row's split in ``split_names``, shape (n,).
-        split_names: Names of splits.
-        layout: Ratio and seed.
 
     Returns:
         The order, shape (n,), and for each part its name, first position and end.
@@ -104,7 +100,6 @@ def plan_shards(sizes: IntArray, parts: list[tuple[str, int, int]], layout: Shar
         sizes: Bytes that each row takes, in this order, shape (n,); -1 where they are unknown, which counts as the
             mean of the others.
         parts: For each split part its name, and the range of the order.
-        layout: The limits.
     """
     known = sizes[sizes >= 0]
     counted = np.where(sizes < 0, int(known.mean()) if len(known) else 0, sizes)

@@ -47,22 +47,13 @@ class TarSource(Source):
     """The members of tar files, grouped as webdataset does: by their names up to the first dot.
 
     Parts of a sample need not be neighbours.
-
-    Attributes:
-        path: A tar file, or a folder of them.
     """
 
     path: str
     kind: Literal["webdataset"] = "webdataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder.
-
-        Raises:
-            ConfigError: There is no tar file.
-            FormatError: A tar file is damaged.
-            StorageError: It cannot be read, or the scratch folder is full.
-        """
+        """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder."""
         paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or _size(path)]
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
@@ -77,9 +68,7 @@ def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
     """Yield the samples of a tar.
 
     Args:
-        shown: Its path, for messages.
         path: The decompressed file.
-        account: Counts the members.
     """
     storage, name = open_parent(path)
     index, changed = index_shard(storage, name), file_version(shown)
@@ -128,16 +117,7 @@ def _linked_rows(shown: str, path: str, changed: str, account: Account) -> Itera
 
 
 def plain_tar(path: str, scratch: str) -> str:
-    """Return the path of a tar that is not compressed: the tar itself, or a new file.
-
-    Args:
-        path: The tar or its URL.
-        scratch: Folder of the new file.
-
-    Raises:
-        FormatError: It cannot be decompressed.
-        StorageError: It cannot be read, or the file not written.
-    """
+    """Return the path of a tar that is not compressed: the tar itself, or a new file."""
     if not is_compressed_tar(path):
         return path
     target = os.path.join(scratch, f"{len(os.listdir(scratch))}.tar")  # no other source has this name
@@ -175,11 +155,7 @@ def _decompress(path: str, target: str) -> None:
 
 
 def _opened(path: str, packed: BinaryIO) -> Any:
-    """Return the contents of a compressed file, as a context manager of a readable file.
-
-    Raises:
-        StorageError: The library for its compression is not installed.
-    """
+    """Return the contents of a compressed file, as a context manager of a readable file."""
     match compression_of(path):
         case "gz":
             return gzip.open(packed)

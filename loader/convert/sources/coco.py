@@ -48,11 +48,7 @@ class _Image(msgspec.Struct):
     url: str = ""
 
     def names(self) -> list[str]:
-        """Return the names that the file of the picture may have, relative to the folder of the pictures.
-
-        Raises:
-            SampleError: There is neither a name nor a URL.
-        """
+        """Return the names that the file of the picture may have, relative to the folder of the pictures."""
         if self.file_name:
             slashed = self.file_name.replace("\\", "/")  # tools for Windows write these
             # Folders may be unpacked without those above them.
@@ -90,13 +86,7 @@ class CocoSource(AnnotationSource):
     kind: str = "coco"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples in the order of ``images``, then the annotations that belong to none.
-
-        Raises:
-            ConfigError: The file has no ``images`` or ``annotations``, or the pictures cannot be found.
-            FormatError: It is not valid JSON.
-            StorageError: It cannot be read.
-        """
+        """Yield the samples in the order of ``images``, then the annotations that belong to none."""
         pictures = listing.pictures
         with open_lists(self.path) as lists:
             file = _CocoFile(self.path, lists)
@@ -106,14 +96,11 @@ class CocoSource(AnnotationSource):
         listing.notes.extend([*file.notes, *pictures.missing(self.path)])
 
     def proposal(self) -> SampleProposal:
-        """Return the type for captions, or the crude one for objects."""
         with open_lists(self.path) as lists:
             return _CocoFile(self.path, lists).proposal()
 
 
 class _CocoFile:
-    """The lists of a COCO file."""
-
     def __init__(self, path: str, lists: Mapping[str, ElementList | None]) -> None:
         self._path = path
         self._images = list_in(lists, "images", path=path)

@@ -36,8 +36,6 @@ _FIELDS = {"image": "images", "video": "videos", "audio": "audios"}  # of a Conv
 
 
 class _Medium(NamedTuple):
-    """A picture, video or sound that a document names."""
-
     kind: str
     path: str
 
@@ -55,13 +53,6 @@ class ConversationsSource(AnnotationSource):
     kind: str = "conversations"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        """Yield the samples.
-
-        Raises:
-            ConfigError: The file has no list, or the media cannot be found.
-            FormatError: It is not valid JSON.
-            StorageError: It cannot be read.
-        """
         names = ([medium.path] for media in self._media() for medium in media)
         files, _ = self.picture_folder(names)
         is_numbered = self._has_several()
@@ -99,11 +90,7 @@ class ConversationsSource(AnnotationSource):
 
 
 def _media_of(document: Mapping[str, Any]) -> list[_Medium]:
-    """Return the pictures, videos and sounds of a document: those that it lists, else those in its messages.
-
-    Raises:
-        SampleError: A medium is no path.
-    """
+    """Return the pictures, videos and sounds of a document: those that it lists, else those in its messages."""
     media: list[_Medium] = []
     inner = [*_item_media(document)]
     for kind, keys in _MEDIA_KEYS.items():
@@ -185,13 +172,7 @@ class VqaSource(AnnotationSource):
     kind: str = "vqa"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        """Yield the samples, then the answers that belong to no question.
-
-        Raises:
-            ConfigError: The file has no questions, or the pictures cannot be found.
-            FormatError: It is not valid JSON.
-            StorageError: It cannot be read.
-        """
+        """Yield the samples, then the answers that belong to no question."""
         with self._answers() as answers:
             yield from self._rows(answers)
 
@@ -217,7 +198,6 @@ class VqaSource(AnnotationSource):
                 yield fault_row(answers.elements[number], f"no question has the id {identifier!r}", split=split)
 
     def proposal(self) -> SampleProposal:
-        """Return the type for questions."""
         _, position = self.picture_folder(self._all_picture_names())
         extensions = dict.fromkeys(picture_extension(names[position]) for names in self._all_picture_names())
         field_map = {"image": ",".join(extensions), "context": "json[question]"}
@@ -257,7 +237,6 @@ class VqaSource(AnnotationSource):
 
 
 def _normalise(document: dict[str, Any]) -> None:
-    """Check the question, and write the answers as a list of texts."""
     if not isinstance(document.get("question"), str):
         raise SampleError("has no text as 'question'")
     key = next((key for key in _ANSWER_KEYS if document.get(key) is not None), None)

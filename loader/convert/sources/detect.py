@@ -74,7 +74,6 @@ class SourceKind(NamedTuple):
     """A kind of source.
 
     Attributes:
-        open: Opens a source of this kind.
         endings: Endings of files of this kind; those with others are recognised by their contents, or by ``--from``.
         is_table: The files may be compressed by gzip, and read from a URL.
     """
@@ -225,7 +224,6 @@ class TokenSource(NumberedSource):
     noun: ClassVar[str] = "sequence"
 
     def open_cells(self) -> _TokenReader:
-        """Open the files."""
         return _TokenReader(self.path)
 
 

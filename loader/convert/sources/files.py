@@ -55,7 +55,6 @@ class FilesSource(Source):
     Attributes:
         path: The folder or archive; also a folder of tars, which are read one by one.
         kind: ``"webdataset"`` is a tar whose members are grouped as webdataset does, unless they have another layout.
-        options: What the user says about the layout.
         columns: The columns of tables that the user names.
     """
 
@@ -66,14 +65,7 @@ class FilesSource(Source):
     _survey: TreeSurvey | None = field(default=None, init=False, repr=False)
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples, sorted by folder and name.
-
-        Raises:
-            ConfigError: There are no files, it is unclear which of them are meant, or they are not where ``options``
-                say.
-            FormatError: An archive is damaged.
-            StorageError: A folder or archive cannot be read.
-        """
+        """Yield the samples, sorted by folder and name."""
         count = 0
         for tree in open_trees(self.path, self.kind, listing.scratch, self.columns):
             survey = self._surveyed(tree, listing.scratch)
@@ -104,12 +96,7 @@ class FilesSource(Source):
         )
 
     def survey(self) -> TreeSurvey:
-        """Return what the samples are; for several tars, the samples of the last.
-
-        Raises:
-            ConfigError: It is unclear.
-            StorageError: The folder or archive cannot be read.
-        """
+        """Return what the samples are; for several tars, the samples of the last."""
         if self._survey is None:
             with scratch_folder() as scratch:
                 for tree in open_trees(self.path, self.kind, scratch, self.columns):
@@ -117,7 +104,6 @@ class FilesSource(Source):
         return self._survey or TreeSurvey()
 
     def open_cells(self) -> CellReader:
-        """Open a zip file; other contents are files and ranges."""
         return ZipCells(self.path) if self.kind == "zip" else CellReader()
 
     def _surveyed(self, tree: FileTree, scratch: str) -> TreeSurvey:
@@ -158,14 +144,9 @@ def open_trees(path: str, kind: str, scratch: str, columns: Columns) -> Iterator
     """Yield the folder or archive at a path, or each tar of a folder; see :class:`FilesSource`.
 
     Args:
-        path: Its path.
         kind: ``"folder"``, ``"zip"``, or a kind of tars.
         scratch: A folder for tars that have to be decompressed.
         columns: Which files links and tables may lead to.
-
-    Raises:
-        FormatError: An archive is damaged.
-        StorageError: An archive cannot be read.
     """
     if kind == "folder":
         yield FolderTree(path, columns.access, root=columns.root)
@@ -329,11 +310,7 @@ class _TreeRows:
 def open_table(
     tree: FileTree, table: str, columns: Columns, scratch: str
 ) -> tuple[TableFiles, TextTableSource | ArrowTableSource]:
-    """Return the files that a table in a tree names, and the table.
-
-    Raises:
-        EnergonError: It cannot be read.
-    """
+    """Return the files that a table in a tree names, and the table."""
     files = TableFiles(tree, table, columns.access, columns.root)
     path, named = tree.local_path(table, scratch), replace(columns, files=files)
     lower = table.lower().removesuffix(".gz")
@@ -349,11 +326,7 @@ def open_table(
 
 
 class ZipCells(CellReader):
-    """Reads the members of a zip file.
-
-    Args:
-        path: The file.
-    """
+    """Reads the members of a zip file."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -49,8 +49,6 @@ class InterleavedFilesSource(Source):
     the document in their order: ``doc_0.jpg``, ``doc/0.jpg``, or ``0.jpg`` where a folder has one document.
 
     Attributes:
-        path: A folder, a zip, a tar, or a folder of tars.
-        kind: The name of the format.
         root: Folder or URL of the pictures; None if they are in the folder or archive.
         access: Decides which files paths may name.
     """
@@ -61,13 +59,6 @@ class InterleavedFilesSource(Source):
     kind: str = "interleaved"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the documents, sorted by file.
-
-        Raises:
-            ConfigError: There are no JSON files.
-            FormatError: An archive is damaged, or a file is not valid JSON.
-            StorageError: A folder or archive cannot be read.
-        """
         has_documents = False
         columns = Columns(root=self.root, access=self.access)
         for tree in open_trees(self.path, self._form(), listing.scratch, columns):
@@ -81,11 +72,9 @@ class InterleavedFilesSource(Source):
             raise ConfigError("there are no JSON files in it", at=self.path, hint="name the files of the documents")
 
     def proposal(self) -> SampleProposal:
-        """Return the type for documents, which code builds."""
         return SampleProposal(sample_type="InterleavedSample")
 
     def open_cells(self) -> CellReader:
-        """Open a zip file; other contents are files and ranges."""
         return ZipCells(self.path) if self._form() == "zip" else CellReader()
 
     def _form(self) -> Literal["folder", "zip", "tar"]:
@@ -136,7 +125,6 @@ class _Documents:
                 self._pictures.setdefault(document, []).append(full)
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows of all documents."""
         account, tree = self._listing.account, self._tree
         for name in self.names:
             account.use(tree.unit)
@@ -170,11 +158,7 @@ class _Documents:
         )
 
     def _row(self, name: str, element: Element, number: int | None) -> Row:
-        """Return the row of a document; its number is None if the file has no other.
-
-        Raises:
-            SampleError: It is of no known layout, or its pictures and the numbered files are unequal in number.
-        """
+        """Return the row of a document; its number is None if the file has no other."""
         stem = name.rpartition(".")[0]
         numbered = self._pictures.get(stem, [])
         document, items = read_document(element, numbered)
@@ -231,13 +215,6 @@ class InterleavedSource(AnnotationSource):
     kind: str = "interleaved"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        """Yield the samples.
-
-        Raises:
-            ConfigError: The file has no list, or the pictures cannot be found.
-            FormatError: It is not valid JSON.
-            StorageError: It cannot be read.
-        """
         files, _ = self.picture_folder(self._pictures())
 
         def make(number: int, element: Element) -> Row:
@@ -248,7 +225,6 @@ class InterleavedSource(AnnotationSource):
         yield from self.element_rows(make)
 
     def proposal(self) -> SampleProposal:
-        """Return the type for documents, which code builds."""
         return SampleProposal(sample_type="InterleavedSample")
 
     def _pictures(self) -> Iterator[list[str]]:
@@ -260,11 +236,7 @@ def read_document(element: Element, pictures: Sequence[str] | None = None) -> tu
     """Return the other values of a document, and its items.
 
     Args:
-        element: The document.
         pictures: Paths of its pictures, if it has places for them and no list; None if they are unknown.
-
-    Raises:
-        SampleError: The document is of no known layout.
     """
     kind: Any = dict[str, Any] | list[Any]
     value: Any = decode(element, kind)
@@ -280,18 +252,7 @@ def document_row(
     ref: Callable[[str], PartRef],
     origin: str,
 ) -> Row:
-    """Return the row of a document: numbered pictures, and the part ``json``.
-
-    Args:
-        key: Its key.
-        document: Its other values.
-        items: Its texts and pictures.
-        ref: Returns the reference to a picture by its path.
-        origin: Its place, for reports.
-
-    Raises:
-        SampleError: A picture cannot be referenced.
-    """
+    """Return the row of a document: numbered pictures, and the part ``json``."""
     parts: dict[str, PartRef] = {}
     for item in items:
         if isinstance(item.picture, bytes):

@@ -76,7 +76,6 @@ class SampleProposal:
     """The sample type that fits the rows of a source.
 
     Attributes:
-        sample_type: Name of the type.
         field_map: Field → expression; empty for the crude type, and for one that generated code builds.
     """
 
@@ -94,7 +93,6 @@ class Listing:
         scratch: A folder for files that rows reference, such as decompressed archives; it is removed at the end.
         account: The fate of each file and member. A source counts what it sees, what goes into rows, and what it leaves
             out; the caller counts the rows.
-        notes: What users should know about the source although nothing is lost, a sentence each.
         pictures: The pictures that annotations name; the caller accounts for them after all sources.
     """
 
@@ -122,7 +120,6 @@ class Source(ABC):
 
     Attributes:
         kind: Name of the format, as ``--from`` takes it.
-        path: The folder, file or URL.
     """
 
     __slots__ = ()
@@ -131,16 +128,7 @@ class Source(ABC):
 
     @abstractmethod
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples, in an order that depends on the source alone.
-
-        Args:
-            listing: Its settings, and its account.
-
-        Raises:
-            ConfigError: The source has another structure than its kind.
-            FormatError: A file is damaged.
-            StorageError: It cannot be read.
-        """
+        """Yield the samples, in an order that depends on the source alone."""
 
     def proposal(self) -> SampleProposal | None:
         """Return the sample type of a source that has a fixed one; None where the parts tell it."""
@@ -152,11 +140,7 @@ class Source(ABC):
 
 
 class NumberedSource(Source):
-    """Samples with numbers and the same parts: all that such a format needs is its reader.
-
-    Attributes:
-        noun: Name of a sample in reports.
-    """
+    """Samples with numbers and the same parts: all that such a format needs is its reader."""
 
     __slots__ = ()
     noun: ClassVar[str] = "sample"
@@ -166,13 +150,6 @@ class NumberedSource(Source):
         """Open the source, in each worker once."""
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - samples are read in any order
-        """Yield the samples in the order of their numbers.
-
-        Raises:
-            ConfigError: A library is not installed, or values would run code.
-            FormatError: The files are damaged.
-            StorageError: They cannot be read.
-        """
         with closing(self.open_cells()) as reader:
             count = len(reader)
             names = reader.part_names() if count else ()
@@ -187,7 +164,6 @@ class AnnotationSource(Source):
     """A file of JSON whose elements name pictures or other media.
 
     Attributes:
-        path: The file.
         root: Folder of the media; None finds it near the file.
         access: Decides which files paths may name.
     """

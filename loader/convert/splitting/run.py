@@ -34,14 +34,11 @@ class SplitPlan:
     """A new split of a dataset.
 
     Attributes:
-        path: Folder of the dataset.
         ratio: Part → share of the samples.
         by: Assign whole shards, which all readers of the format understand; or samples, by a filter for each part; or
             shards if all shares are met within a percentage point, else samples.
         group_by: Expression of groups that are not divided, see :func:`.groups.find_groups`; None divides as needed.
         stable: Choose the part of a group by a hash of its name alone.
-        seed: Seed of the choice.
-        dry_run: Change nothing.
         compute: Reads measured values of groups that are no columns.
     """
 
@@ -68,12 +65,7 @@ class SplitReport:
     """The outcome of a split.
 
     Attributes:
-        by: ``"shards"`` or ``"samples"``.
-        parts: Part → its size.
-        groups: Number of groups.
         alone: Number of samples without a group, which are divided freely.
-        file: Path of the split file.
-        dry_run: Nothing was written.
         warnings: Results that the user may not expect.
     """
 
@@ -90,7 +82,6 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
     """Write a new split file; excluded samples stay excluded.
 
     Args:
-        plan: The split.
         on_progress: Called while samples are read for their groups.
 
     Raises:
@@ -195,11 +186,7 @@ def _kept_excludes(folder: Dataset) -> tuple[str, ...]:
 
 
 def undo_split(path: str) -> bool:
-    """Bring back the split before the last :func:`run_split`; return False if there is none.
-
-    Raises:
-        StorageError: The dataset cannot be written.
-    """
+    """Bring back the split before the last :func:`run_split`; return False if there is none."""
     storage, folder = open_storage(path), folder_at(path)
     file = f"{FOLDER}/{folder.documents.split_file or SPLIT_YAML}"
     with storage.lock(LOCK):
@@ -252,10 +239,7 @@ def assign_balanced(names: Sequence[str], sizes: IntArray, ratio: Mapping[str, f
     Groups are put in a pseudorandom order, which is cut where the share of the samples is reached.
 
     Args:
-        names: Names of the groups.
         sizes: Their numbers of samples, shape (n,).
-        ratio: Part → share.
-        seed: Seed of the order.
 
     Returns:
         Positions of parts in the ratio, shape (n,).
@@ -286,7 +270,6 @@ def connect_shards(shard_of: IntArray, groups: IntArray, shards: int) -> IntArra
     Args:
         shard_of: Number of each sample's shard, shape (n,).
         groups: Number of each sample's group, shape (n,).
-        shards: Number of shards.
 
     Returns:
         For each shard the lowest number of a shard in its component, shape (shards,).

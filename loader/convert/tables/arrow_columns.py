@@ -15,11 +15,7 @@ _FEATURES = b"huggingface"
 
 
 def import_pyarrow() -> Any:
-    """Import ``pyarrow``.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
+    """Import ``pyarrow``."""
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -34,11 +30,7 @@ def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
     """Return the columns of a table, without values.
 
     Args:
-        schema: Its Arrow schema.
         files: The files that its values may name.
-
-    Raises:
-        ConfigError: Several columns have one name.
     """
     name, count = Counter(schema.names).most_common(1)[0] if schema.names else ("", 1)
     if count > 1:

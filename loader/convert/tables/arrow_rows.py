@@ -26,9 +26,6 @@ def survey_columns(tables: Iterable[ArrowTable], files: NamedFiles) -> list[Tabl
 
     Only columns of texts, and those that may be keys or splits, are read to their ends. Tables are closed one by one;
     without rows in any of them, no column is returned.
-
-    Raises:
-        FormatError: None of the rows can be read.
     """
     fault: FormatError | None = None
     columns: dict[str, TableColumn] = {}
@@ -96,11 +93,6 @@ def list_table(
     """Yield the rows of a table that become samples.
 
     Args:
-        table: The table.
-        layout: What becomes of its columns.
-        name: Its name, for reports.
-        file: Its name for the workers.
-        version: Its version.
         key_prefix: Begin of the keys that are numbers of rows.
         split: Split part, if there is no column of them.
         with_values: Yield the values; False yields cells, which the workers read.
@@ -241,12 +233,7 @@ def column_of_cell(part: PartColumns, index: int | None) -> str:
 
 
 class ArrowCells(CellReader):
-    """Reads the parts of rows. Rows that follow each other come from one pass over their file.
-
-    Args:
-        layout: What becomes of the columns.
-        open_file: Opens a file of the table by its name.
-    """
+    """Reads the parts of rows. Rows that follow each other come from one pass over their file."""
 
     def __init__(self, layout: TableLayout, open_file: Callable[[str], ArrowTable]) -> None:
         self._layout = layout
@@ -262,13 +249,6 @@ class ArrowCells(CellReader):
         self._fault = FormatError("")
 
     def read(self, cell: CellRef) -> bytes | UrlRef:
-        """Return the contents of a part, or the URL of its file.
-
-        Raises:
-            SampleError: The value is missing, or cannot be written as a part.
-            FormatError: The file is damaged.
-            StorageError: It cannot be read.
-        """
         if cell.file != self._name or not self._first <= cell.row < self._stop:
             self._move_to(cell.file, cell.row)
         name, _, index = cell.column.partition("#")
@@ -315,7 +295,6 @@ class ArrowCells(CellReader):
             self._batch = BatchValues(batch)
 
     def close(self) -> None:
-        """Close the file."""
         self._batches, self._batch, self._name = iter(()), BatchValues(None), None
         self._first = self._stop = 0
         self._damaged = range(0)
@@ -333,7 +312,6 @@ class BatchValues:
         self._contents: dict[str, Any] = {}
 
     def value(self, column: str, row: int) -> Any:
-        """Return a value as Python's."""
         values = self._columns.get(column)
         if values is None:
             values = self._columns[column] = self._batch.column(column)

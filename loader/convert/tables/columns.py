@@ -37,7 +37,6 @@ class Columns:
         access: Decides which files paths may name.
         files: Files that paths name; None for those below the root.
         keep_text_only: Rows without a picture or another file are samples, too; None if they are conversations.
-        keep_urls: Columns of URLs stay text.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -55,11 +54,7 @@ class FoundColumn:
     """A column with its use, for people.
 
     Attributes:
-        name: Its name.
-        type: Type of its values.
-        role: What it is used for.
         part: The part that it becomes, or is in; None for the key and the split.
-        examples: Its first values, shortened.
     """
 
     name: str
@@ -77,8 +72,6 @@ class PartColumns:
         name: Its name, with the extension that the first rows suggest.
         role: How the value becomes bytes.
         columns: One column, or several that become an object of JSON.
-        is_object: The columns are the members of an object of JSON.
-        named_by_contents: Each sample has the extension of its own contents.
         is_list: The value is a list, and each element becomes a part: ``images.0.jpg``, ``images.1.jpg``.
     """
 
@@ -102,14 +95,10 @@ class TableLayout:
     Attributes:
         key: Column with the keys; None makes them of paths or of the number of the row.
         split: Column with the split parts.
-        parts: The parts.
         found: All columns, in the order of the table.
         class_names: Column → names of its classes, which an object of JSON has instead of numbers.
         keeps_others: Values of columns that the first rows do not have are members of the object of JSON, too.
-        files: Files that paths name.
-        is_chat: A column has conversations.
         keeps_text_only: Rows without a picture or another file are samples, too.
-        notes: What users should know about the columns, a sentence each.
     """
 
     key: str | None
@@ -141,24 +130,19 @@ class TableColumn:
     """A column of a table; its values are added in the order of the rows.
 
     Args:
-        name: Its name.
         files: The files that its values may name.
         type: Type of its values, if the table says it.
         class_names: Names of classes, if its values are their numbers.
-        is_text: All values are texts, and some texts are numbers.
 
     Attributes:
         examples: The first values that are not empty.
         values: The values of the first rows; None where there is none.
-        rows: Number of rows.
         known: Values that are not empty.
-        links: URLs among the texts.
         paths: Texts that end in the extension of a file.
         inline: Texts that are pictures, sounds or videos in base64.
         stems: Texts that are names of pictures, sounds or videos without their extensions, if the column has ids.
         has_files: One of the texts names a file that exists.
         first_file: The first text that names an existing file, or holds one.
-        extensions: Extensions of paths and URLs.
         follows_all: The column may be the key or the split, so that all of its values count.
         distinct: The first different values of a column that :attr:`follows_all`.
     """
@@ -224,7 +208,6 @@ class TableColumn:
         return count / total if total else 0.0
 
     def add(self, values: Sequence[Any]) -> None:
-        """Add the values of rows."""
         known = [value for value in values if value is not None and value != ""]
         self.rows += len(values)
         self.values += values[: EXAMPLE_ROWS - len(self.values)]

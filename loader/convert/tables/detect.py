@@ -41,10 +41,6 @@ def find_layout(table: Sequence[TableColumn], columns: Columns, *, files: NamedF
         table: The columns, to which the values of all rows were added.
         columns: The columns that the user names.
         files: The files that paths name.
-        at: Path of the table, for errors.
-
-    Raises:
-        ConfigError: A named column does not exist, or no column can be a part.
     """
     finder = _Finder(table, columns, files, at)
     parts = finder.named_parts() if columns.parts else finder.detected_parts()
@@ -98,7 +94,6 @@ class _Finder:
         self._free = [c for c in table if c.name not in (self.key, self.split)]
 
     def _first(self, matches: Callable[[TableColumn], bool], used: set[str | None]) -> str | None:
-        """Return the first column that matches and is not used."""
         return next((c.name for c in self._table.values() if c.name not in used and matches(c)), None)
 
     # ---------------------------------------------------------------------------------------- named by the user
@@ -237,7 +232,6 @@ class _Finder:
         ]
 
     def found(self, parts: Sequence[PartColumns]) -> tuple[FoundColumn, ...]:
-        """Return what becomes of each column."""
         uses: dict[str, tuple[Role, str | None]] = {}
         for part in reversed(parts):  # a label with class names is in an object, too
             uses |= dict.fromkeys(part.columns, (part.role, part.name))

@@ -25,7 +25,6 @@ class NamedFiles:
     """The files that paths in a table or document name: relative ones start from a folder or URL.
 
     Args:
-        root: The folder or URL.
         access: Decides which files may be named; by default, those below the folder.
         allowed: Folders whose files may be named; by default, the root.
     """
@@ -48,7 +47,6 @@ class NamedFiles:
         return False
 
     def name(self, path: str) -> str:
-        """Return the path."""
         return path
 
     def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:  # noqa: ARG002 - a file has no part
@@ -107,11 +105,7 @@ def is_inline(text: str) -> bool:
 
 
 def inline_contents(text: str) -> bytes | None:
-    """Return the contents of a picture, sound or video that a text holds; None for a path or another text.
-
-    Raises:
-        SampleError: A ``data:`` URL is damaged.
-    """
+    """Return the contents of a picture, sound or video that a text holds; None for a path or another text."""
     if not text.startswith(_DATA):
         return _contents(text)
     head, _, data = text.partition(",")
@@ -147,8 +141,6 @@ class TableFile:
     """A file of a table.
 
     Attributes:
-        path: The file, or its URL.
-        name: Its name in the folder.
         version: Its size and time of change, or its version in an object store.
         split: Split part that its name or its folder has; ``""`` for none.
     """
@@ -164,12 +156,7 @@ def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -
 
     Args:
         path: A file, or a folder; or its URL.
-        kind: ``"parquet"`` or ``"arrow"``.
         names: The files of a folder that may be read; None for all.
-
-    Raises:
-        ConfigError: The folder has no such file.
-        StorageError: There is no such file or folder, or it cannot be listed.
     """
     extensions = EXTENSIONS[kind]
     if _extension(path) in extensions and not os.path.isdir(path):

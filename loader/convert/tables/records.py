@@ -44,8 +44,6 @@ class Record:
         line: Number of its first line, from 1.
         values: Column → value; empty if the record is invalid.
         fault: What was expected and what was found, if it is invalid.
-        hint: What the user can do about it.
-        size_bytes: Size of its text.
     """
 
     line: int
@@ -60,12 +58,7 @@ def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[io.Bu
     """Open a file or URL as UTF-8, decompressed if its name ends in ``.gz``.
 
     Args:
-        path: The file or URL.
         notes: Gets a sentence if a byte order mark says that the file has another encoding.
-
-    Raises:
-        FormatError: It unpacks to very much more than its size.
-        StorageError: It cannot be read, or is not in the format of gzip.
     """
     storage, name = open_parent(path)
     with storage.open(name) as file, closing(io.BufferedReader(FileStream(file), _BUFFER_BYTES)) as plain:
@@ -167,7 +160,6 @@ def parse_record(number: int, text: bytes | msgspec.Raw | None) -> Record:
     """Return a record of JSON, which is invalid if the text is not an object.
 
     Args:
-        number: Its line in the file, or its place in a list.
         text: The JSON; None if it is too long.
     """
     if text is None:
@@ -204,14 +196,9 @@ class DelimitedReader:
     Args:
         file: The file, at its start.
         kind: ``"csv"``, whose delimiter is found in the first line, or ``"tsv"``.
-        path: Its path, for errors.
 
     Attributes:
-        names: Names of the columns.
         open_quotes: Lines so far with a quote that is not closed, and which are read literally.
-
-    Raises:
-        ConfigError: The file is empty.
     """
 
     def __init__(self, file: io.BufferedReader, *, kind: str, path: str) -> None:

@@ -29,10 +29,6 @@ class NewOutput:
     Args:
         path: A new or empty folder of this machine; or a new file.
         sources: Paths of what it is made of, which must not contain it.
-
-    Raises:
-        ConfigError: The path is a URL, or inside of a source.
-        StorageError: It exists, or cannot be written.
     """
 
     is_file = False
@@ -105,10 +101,6 @@ def check_outside(output: str, sources: Iterable[str]) -> None:
     """Raise a ``ConfigError`` if an output is one of some folders, or inside of one.
 
     The next run, and each later one on that folder, would take the new shards for samples.
-
-    Args:
-        output: Path or URL of the new dataset.
-        sources: Paths or URLs of what it is made of.
     """
     if is_url(output) or os.path.isfile(output):  # a file is refused anyway
         return
@@ -126,14 +118,8 @@ def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_
     """Check that a folder is new or empty; remove what a finished run has left in a prepared dataset.
 
     Args:
-        storage: The folder.
-        work_folder: Folder of the records of unfinished runs.
         hint: What to do if it is a dataset.
         may_have_files: Only check that it is no dataset.
-
-    Raises:
-        ConfigError: It has files, or is a prepared dataset.
-        StorageError: It is a file.
     """
     path = storage.path("")
     if storage.exists(INFO_JSON):
@@ -154,16 +140,8 @@ def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource,
     """Create a shard of a dataset in a new folder; a copy has the time at which it was made.
 
     Args:
-        folder: The dataset.
-        shard: Its shard.
-        path: The new file.
         how: By a symbolic link, a hard link, which takes no space and shares later changes, or a copy.
         final: Folder that the new file will be in, from which a relative link leads.
-
-    Raises:
-        ConfigError: The dataset is in an object store, to whose files no link can lead.
-        FormatError: The shard has changed since it was indexed.
-        StorageError: The shard is missing, or cannot be linked to or copied.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     storage = folder.storage

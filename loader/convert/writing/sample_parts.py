@@ -37,9 +37,6 @@ class SampleParts:
     Args:
         sample_type: Name of their type, such as ``CaptioningSample``.
         field_map: Field → expression; None for one by the kinds of the fields.
-
-    Raises:
-        ConfigError: There is no such type or field, or a required field is missing.
     """
 
     def __init__(self, sample_type: str, field_map: Mapping[str, str] | None = None) -> None:
@@ -56,15 +53,10 @@ class SampleParts:
         parse_dataset_config(self.description(), file="field_map")
 
     def description(self) -> str:
-        """Return the ``dataset.yaml`` of such samples."""
         return format_dataset_config(DatasetConfig(sample_type=self.spec.name, field_map=self.field_map))
 
     def parts(self, sample: Any, *, key: str) -> dict[str, Any]:
-        """Return part name → value; the values inside of one part are joined.
-
-        Raises:
-            SampleError: A field of the type is missing, or two fields need the same place.
-        """
+        """Return part name → value; the values inside of one part are joined."""
         parts: dict[str, Any] = {}
         for name, accesses in self.field_map.fields.items():
             value = getattr(sample, name, None)
@@ -84,11 +76,7 @@ class SampleParts:
 
 
 def description(sample_type: str | None, field_map: Mapping[str, str] | None) -> str | None:
-    """Return the ``dataset.yaml`` of dicts of parts; None without a sample type.
-
-    Raises:
-        ConfigError: There is no such type or field, or a required field is missing.
-    """
+    """Return the ``dataset.yaml`` of dicts of parts; None without a sample type."""
     if sample_type is None:
         return None
     if sample_type in (CRUDE.name, CRUDE.short_name):
@@ -150,15 +138,7 @@ _WRONG_IN_KEY = re.compile(r"[\x00-\x1f\x7f]|^/|/$|//|^$")
 
 
 def checked_key(key: object, part_names: Iterable[str]) -> str:
-    """Return the key of a sample.
-
-    Args:
-        key: The key, as the program gives it.
-        part_names: Names of its parts.
-
-    Raises:
-        SampleError: The key or a name cannot be written in a shard, or there are no parts.
-    """
+    """Return the key of a sample."""
     if not isinstance(key, str):
         raise SampleError("the sample has no '__key__'", hint="add a text that is unique in the dataset")
     folders = key.split("/")
@@ -180,10 +160,6 @@ def checked_key(key: object, part_names: Iterable[str]) -> str:
 
 def split_by_hash(key: str, ratio: Mapping[str, float] | None) -> str:
     """Return the split part of a key by its hash; ``""`` without a ratio.
-
-    Args:
-        key: Key of a sample.
-        ratio: Part → its share.
 
     >>> split_by_hash("0001", {"train": 1, "val": 0})
     'train'
@@ -220,7 +196,6 @@ class SeenKeys:
         return self._count
 
     def add(self, key: str, shard: int) -> None:
-        """Add the key of a sample."""
         self._recent[_hash(key)] = shard
         self._count += 1
         if len(self._recent) >= self._MAX_RECENT:

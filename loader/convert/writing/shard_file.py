@@ -93,12 +93,7 @@ def _copy(source: Readable, target: BinaryIO, size_bytes: int) -> None:
 
 
 def plain_header(name: bytes, size_bytes: int) -> bytes | None:
-    """Return the header of a regular file in GNU's format; None if it takes more than one block.
-
-    Args:
-        name: Name of the member.
-        size_bytes: Size of its contents.
-    """
+    """Return the header of a regular file in GNU's format; None if it takes more than one block."""
     if len(name) > _MAX_SHORT_NAME or size_bytes >= _MAX_OCTAL_SIZE:
         return None
     size = b"%011o" % size_bytes
@@ -121,11 +116,7 @@ _EMPTY_SUM = sum(_EMPTY) - sum(_EMPTY[124:135])
 
 
 class ShardFile:
-    """A tar shard that is being written by webdataset's writer, with members that depend on their contents alone.
-
-    Args:
-        file: A new file, open for writing.
-    """
+    """A tar shard that is being written by webdataset's writer, with members that depend on their contents alone."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._tar = _IndexedTar(file)
@@ -137,20 +128,10 @@ class ShardFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that are written."""
         return self._tar.offset
 
     def write(self, key: str, parts: Mapping[str, PartContents]) -> None:
-        """Write a sample, its parts in the order of their names.
-
-        Args:
-            key: Key of the sample.
-            parts: Part name → contents.
-
-        Raises:
-            OSError: The file cannot be written.
-            StorageError: The contents end early; the shard is damaged then.
-        """
+        """Write a sample, its parts in the order of their names."""
         # webdataset's writer skips names that begin with "_", and takes a part "__key__" for the key.
         if any(name[:1] in ("", "_") or isinstance(contents, FileContents) for name, contents in parts.items()):
             for name in sorted(parts):
@@ -165,11 +146,7 @@ class ShardFile:
         self._tar.addfile(member, contents.file if isinstance(contents, FileContents) else io.BytesIO(contents))
 
     def finish(self) -> ShardIndex:
-        """End the archive, and return its index; the file stays open.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
+        """End the archive, and return its index; the file stays open."""
         end_offset = self._tar.offset
         self._tar.close()
         return index_members(self._batches(), end_offset)
@@ -192,7 +169,6 @@ def member_bytes(name_bytes: int, size_bytes: int) -> int:
 
     Args:
         name_bytes: Length of its name, ``key.part``.
-        size_bytes: Length of its contents.
 
     >>> member_bytes(10, 513)
     1536
@@ -211,11 +187,7 @@ _PACKAGE = "_energon_webdataset"
 
 
 def webdataset_writer() -> Any:
-    """Return the module ``webdataset.writer``, with ``TarWriter`` and the encoders by extension.
-
-    Raises:
-        ImportError: webdataset is not installed.
-    """
+    """Return the module ``webdataset.writer``, with ``TarWriter`` and the encoders by extension."""
     if _PACKAGE not in sys.modules:
         spec = importlib.util.find_spec("webdataset")
         if spec is None or spec.submodule_search_locations is None:

@@ -277,7 +277,6 @@ class ShardWriter:
         return key
 
     def _values(self, sample: Any) -> tuple[str, dict[str, Any]]:
-        """Return the key and the parts of a sample."""
         if isinstance(sample, Mapping):
             key = sample.get("__key__")
             values = {name: value for name, value in sample.items() if not name.startswith("__")}

@@ -43,10 +43,7 @@ class ShardRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A shard that is written.
 
     Attributes:
-        name: Its file.
-        size_bytes: Its size.
         version: Its time of change or its version.
-        samples: Number of its samples.
         split: Its split part; ``""`` for none.
     """
 
@@ -79,7 +76,6 @@ class WrittenShards:
     """The records of one writer.
 
     Args:
-        storage: The dataset.
         part: Number of the writer; None for the main one.
     """
 
@@ -89,23 +85,18 @@ class WrittenShards:
 
     @property
     def lock(self) -> str:
-        """Name of the lock of the writer."""
         return f"{WRITING_FOLDER}/{self._folder.rpartition('/')[2]}.lock"
 
     def exists(self) -> bool:
-        """Return True if such a writer has begun."""
         return self._storage.exists(f"{self._folder}/{_BEGUN}")
 
     def begin(self) -> None:
-        """Note that the writer has begun."""
         self._write(_BEGUN, PartRecord())
 
     def add(self, shard: ShardRecord) -> None:
-        """Note a shard."""
         self._write(f"{shard.name.replace('/', '%2F')}.json", shard)
 
     def finish(self, record: PartRecord) -> None:
-        """Note that the writer has ended."""
         self._write(_DONE, record)
 
     def finished(self) -> PartRecord | None:
@@ -114,7 +105,6 @@ class WrittenShards:
         return msgspec.json.decode(self._storage.read(name), type=PartRecord) if self._storage.exists(name) else None
 
     def shards(self) -> list[ShardRecord]:
-        """Return the shards in the order of their names."""
         if not self._storage.exists(self._folder):
             return []
         names = (file.name for file in self._storage.list(self._folder))
@@ -123,7 +113,6 @@ class WrittenShards:
         return sorted(found, key=lambda shard: shard.name)
 
     def reopen(self) -> None:
-        """Forget that the writer has ended."""
         self._storage.remove(f"{self._folder}/{_DONE}")
 
     def discard(self) -> None:
@@ -149,14 +138,7 @@ def written_parts(storage: Storage) -> Iterator[tuple[int | None, WrittenShards]
 
 
 class OpenShard:
-    """A shard that is being written.
-
-    Args:
-        storage: The dataset.
-        name: Its file.
-        number: Its number.
-        split: Its split part.
-    """
+    """A shard that is being written."""
 
     def __init__(self, storage: Storage, name: str, number: int, split: str) -> None:
         self.name = name
@@ -179,7 +161,6 @@ class OpenShard:
         )
 
     def abort(self, error: BaseException) -> None:
-        """Leave no file."""
         self._context.__exit__(type(error), error, error.__traceback__)
 
 
@@ -194,15 +175,8 @@ def commit_shards(
     """Prepare the shards of all writers as a dataset, without scanning them.
 
     Args:
-        storage: The dataset.
-        path: Its path or URL.
         parts: Number of writers with a rank; None for those that have begun.
         renames: Rename keys that two writers have written, instead of an error.
-        compat: As for :class:`PreparePlan`.
-
-    Raises:
-        ConfigError: Writers are missing or did not finish, have written other kinds of samples, or one key twice; or a
-            shard has changed, or is of no writer.
     """
     with storage.lock(_LOCK):
         writers = dict(written_parts(storage))
@@ -242,11 +216,7 @@ def commit_shards(
 
 
 def _finished(storage: Storage, writers: dict[int | None, WrittenShards], parts: int | None) -> list[PartRecord]:
-    """Return the records of the ends of all writers.
-
-    Raises:
-        ConfigError: Some are missing.
-    """
+    """Return the records of the ends of all writers."""
     ends = {number: writer.finished() for number, writer in writers.items()}
     missing = [f"{part_name(number)} did not finish" for number, end in ends.items() if end is None]
     missing += [f"{part_name(number)} did not begin" for number in range(parts or 0) if number not in writers]
@@ -299,8 +269,6 @@ def _repeated_keys(storage: Storage, shards: Sequence[ShardRecord]) -> list[str]
 
 
 class _Indexes:
-    """The indexes of shards, from their writers."""
-
     def __init__(self, storage: Storage, shards: Sequence[ShardRecord]) -> None:
         self._storage = storage
         self._shards = shards
@@ -311,7 +279,6 @@ class _Indexes:
         return self._journal.load(self._storage.stat(name)) or index_shard(self._storage, name)
 
     def keys(self, number: int, value: np.uint64) -> set[str]:
-        """Return the keys of a hash."""
         index = self.load(number)
         low, high = np.searchsorted(index.key_hash, value, "left"), np.searchsorted(index.key_hash, value, "right")
         data = index.key_bytes.tobytes()

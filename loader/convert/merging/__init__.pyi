@@ -1,7 +1,7 @@
 # The public names of this package, each with the module that defines it.
 
-from .inputs import (
+from .run import (
     MergePlan as MergePlan,
     MergeReport as MergeReport,
+    run_merge as run_merge,
 )
-from .run import run_merge as run_merge

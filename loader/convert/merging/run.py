@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
 
 from ...accounting import Account
 from ...dataset.dataset import Dataset
@@ -12,27 +17,251 @@ from ...dataset.opening import folder_at
 from ...dataset.tar import tar_index
 from ...errors import ConfigError
 from ...format.carry import Carried, NewOrder, OldDataset
-from ...format.documents.split_config import format_split_config
+from ...format.documents.next_command import quoted
+from ...format.documents.split_config import SplitConfig, format_split_config, split_sample_name
+from ...format.documents.subset import SubsetRange
+from ...format.documents.yaml_document import parse_yaml
 from ...format.index.current import shard_index_with_offsets
+from ...format.index.dataset_index import DatasetIndex
 from ...format.index.journal import save_scans
 from ...format.index.layout import ShardEntry
 from ...format.index.shard_index import ShardIndex
 from ...format.media.tables import read_media_filter
-from ...format.nv_meta import FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
-from ...format.prepare.plan import PreparePlan, PrepareReport
+from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
+from ...format.prepare.plan import PartSize, PreparePlan, PrepareReport
 from ...format.prepare.run import run_prepare
 from ...format.tar.idx import tar_idx_bytes
-from ...storage import FileInfo, LocalStorage
-from ..writing.new_output import NewOutput, check_linkable, place_shard
-from .inputs import (
-    MergeInput,
-    MergePlan,
-    MergeReport,
-    ProgressCallback,
-    merged_files,
-    merged_split,
-    open_inputs,
-)
+from ...storage import FileInfo, LocalStorage, read_document, split_url
+from ..writing.new_output import NewOutput, ShardSource, check_linkable, place_shard
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_CODE = re.compile(r"[A-Za-z0-9_.-]+\.py")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MergeInput:
+    """A dataset to merge."""
+
+    path: str
+    name: str
+    folder: Dataset
+
+    @property
+    def index(self) -> DatasetIndex:
+        return tar_index(self.folder)
+
+    def new_name(self, shard: str) -> str:
+        return f"{self.name}/{shard}"
+
+    @property
+    def entries(self) -> dict[str, ShardEntry]:
+        """Its shards, by their names in the new dataset."""
+        return {self.new_name(shard.name): shard for shard in self.index.shards}
+
+
+def open_inputs(paths: Sequence[str]) -> list[MergeInput]:
+    """Open the datasets, and name the folders of their shards."""
+    folders = [folder_at(path) for path in paths]
+    seen: dict[str, str] = {}
+    for path, folder in zip(paths, folders, strict=True):
+        where = str(folder.storage.local_path("").resolve()) if not folder.storage.checks_versions else folder.path
+        if where in seen:
+            raise ConfigError(
+                f"{seen[where]} and {path} are the same dataset",
+                at=where,
+                hint="name it once; to train on a dataset more often, mix it with repetitions in a metadataset",
+            )
+        seen[where] = path
+    return [MergeInput(*each) for each in zip(paths, _folder_names(paths), folders, strict=True)]
+
+
+def _folder_names(paths: Sequence[str]) -> list[str]:
+    """Return a name for each dataset: its last path component, with the one above where these repeat, and a number.
+
+    >>> _folder_names(["/a/coco", "s3://b/x/train", "/y/train"])
+    ['coco', 'x-train', 'y-train']
+    >>> _folder_names(["/a/x", "/b/a/x", "/c/.d"])
+    ['a-x', 'a-x-2', 'd']
+    """
+    components = []
+    for path in paths:
+        protocol, rest = split_url(path)
+        pieces = [piece for piece in (rest if protocol else os.path.abspath(rest)).split("/") if piece]
+        components.append([_UNSAFE.sub("_", piece).lstrip(".") or "dataset" for piece in pieces] or ["dataset"])
+    last = [pieces[-1] for pieces in components]
+    names: list[str] = []
+    for pieces in components:
+        name = "-".join(pieces[-2:]) if last.count(pieces[-1]) > 1 else pieces[-1]
+        number, unique = 1, name
+        while unique in names:
+            number += 1
+            unique = f"{name}-{number}"
+        names.append(unique)
+    return names
+
+
+def merged_files(inputs: Sequence[MergeInput]) -> dict[str, bytes]:
+    """Return the files of ``.nv-meta`` that describe samples, and are the same in all inputs.
+
+    Returns:
+        Name → contents: ``dataset.yaml`` and the Python files that it names; empty if no input has one.
+    """
+    first, *others = [_described(one) for one in inputs]
+    for one, (document, code) in zip(inputs[1:], others, strict=True):
+        difference = _difference(first[0], document) or next(
+            (name for name in sorted({*first[1], *code}) if first[1].get(name) != code.get(name)), None
+        )
+        if difference is not None:
+            raise ConfigError(
+                f"the datasets describe their samples differently: {difference}",
+                at=f"{inputs[0].path} and {one.path}: {FOLDER}/{DATASET_YAML}",
+                hint="make the files equal, or merge with --crude, which leaves samples without a type",
+            )
+    if first[0] is None:
+        return {}
+    storage = inputs[0].folder.storage
+    return {DATASET_YAML: read_document(storage, f"{FOLDER}/{DATASET_YAML}"), **first[1]}
+
+
+def _described(one: MergeInput) -> tuple[Any, dict[str, bytes]]:
+    """Return the parsed ``dataset.yaml`` of an input, None without one, and the Python files that it names."""
+    storage, file = one.folder.storage, f"{FOLDER}/{DATASET_YAML}"
+    if not storage.exists(file):
+        return None, {}
+    document = parse_yaml(
+        read_document(storage, file, is_short=True).decode("utf-8", "replace"), file=storage.path(file)
+    )
+    code = {}
+    for key in ("sample_loader", "part_filter"):
+        value = document.get(key) if isinstance(document, dict) else None
+        name = value.partition(":")[0] if isinstance(value, str) else ""
+        if _CODE.fullmatch(name) and storage.exists(f"{FOLDER}/{name}"):
+            code[name] = read_document(storage, f"{FOLDER}/{name}")
+    return document, code
+
+
+def _difference(one: Any, other: Any, place: str = "") -> str | None:
+    """Describe the first difference of two documents; None if they are equal."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in [*one, *(key for key in other if key not in one)]:
+            inner = f"{place}.{key}" if place else str(key)
+            if key not in one or key not in other:
+                missing = one.get(key) if key in one else other.get(key)
+                return f"{inner}: only one of them has it: {_short(missing)}"
+            found = _difference(one[key], other[key], inner)
+            if found is not None:
+                return found
+        return None
+    if one == other:
+        return None
+    if not place:
+        return "one of them has no such file"
+    return f"{place}: {_short(one)} and {_short(other)}"
+
+
+def _short(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
+    return text if len(text) <= 100 else f"{text[:99]}…"
+
+
+def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
+    """Join the splits of datasets: parts of one name become one part."""
+    parts: dict[str, list[str]] = {}
+    exclude: list[str] = []
+    ranges: dict[str, tuple[MergeInput, SubsetRange | None]] = {}
+    for one in inputs:
+        split = one.folder.documents.required_split()
+        if split.sample_filters:
+            raise ConfigError(
+                f"part {next(iter(split.sample_filters))!r} of this dataset has a filter; parts with filters cannot be"
+                " merged",
+                at=one.path,
+                hint=f"split it by shards: energon split {quoted(one.path)} --split-by shards; or mix the datasets in a"
+                " metadataset",
+            )
+        known = one.folder.shard_counts
+        for part, shards in split.split_parts.items():
+            present = [one.new_name(shard) for shard in shards if shard in known]
+            parts.setdefault(part, []).extend(present)
+            if not present:
+                continue
+            found = split.sample_ranges.get(part)
+            first, expected = ranges.setdefault(part, (one, found))
+            if found != expected:
+                raise ConfigError(
+                    f"part {part!r} has {_shown(expected)} in {first.path}, and {_shown(found)} in {one.path};"
+                    " a split file has one range for all shards of a part",
+                    at=one.path,
+                    hint=f"split one of them again, by shards: energon split {quoted(one.path)} --split-by shards",
+                )
+        names = frozenset(known)
+        exclude += [one.new_name(name) for name in split.exclude if split_sample_name(name, names)[0] in known]
+    return SplitConfig(
+        split_parts={part: tuple(shards) for part, shards in parts.items()},
+        exclude=tuple(exclude),
+        sample_ranges={part: found for part, (_, found) in ranges.items() if found is not None},
+    )
+
+
+def _shown(found: SubsetRange | None) -> str:
+    return "whole shards" if found is None else f"the samples {found} of each shard"
+
+
+ProgressCallback = Callable[[int, int], None]
+"""Called with the number of shards, or of their bytes if they are copied, that are done, and of all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePlan:
+    """A merge of prepared datasets of tar shards into a new one.
+
+    Attributes:
+        inputs: Paths of the datasets; URLs are possible if shards are copied.
+        output: Path of the new dataset, a new or empty folder of this machine.
+        shards: How the new dataset has its shards: by relative symbolic links, by hard links, or as copies.
+        rename_keys: Rename keys that several inputs have, in copies of the shards concerned.
+        crude: Write no ``dataset.yaml``, so that the inputs' may differ.
+        compat: Also write ``index.sqlite``, which megatron-energon needs to find samples by key.
+        workers: Number of worker processes for shards that are rewritten.
+        strict: Merge nothing if values of the inputs, such as columns, could not be carried.
+    """
+
+    inputs: tuple[str, ...]
+    output: str
+    shards: ShardSource = "reference"
+    rename_keys: bool = False
+    crude: bool = False
+    compat: bool = False
+    workers: int = 1
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeReport:
+    """The outcome of a merge.
+
+    Attributes:
+        folders: Input → folder of its shards in the new dataset.
+        columns: Names of the columns that were carried.
+        filters: Names of the filters that were carried.
+        duplicate_keys: Number of samples with the bare key of an earlier one.
+        renamed_shards: Number of shards that were copied to rename keys.
+    """
+
+    output: str
+    folders: Mapping[str, str]
+    samples: int
+    shards: int
+    size_bytes: int = field(metadata={"json": "bytes"})
+    split: Mapping[str, PartSize]
+    columns: tuple[str, ...]
+    filters: tuple[str, ...]
+    duplicate_keys: int
+    renamed_shards: int
+    warnings: tuple[str, ...]
+    account: Account
+    seconds: float = field(metadata={"json": None})
+
 
 _SCANS_AT_ONCE = 256
 

@@ -5,4 +5,4 @@ from .resharding import (
     ReshardReport as ReshardReport,
     run_reshard as run_reshard,
 )
-from .rows.shard_plan import ShardLayout as ShardLayout
+from .rows.row_file import ShardLayout as ShardLayout

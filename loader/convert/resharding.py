@@ -25,7 +25,7 @@ from ..format.tar.names import printable
 from ..storage import FileInfo, is_url, read_document
 from .importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
 from .importing.run import run_import
-from .rows.shard_plan import ShardLayout
+from .rows.row_file import ShardLayout
 from .sources.dataset import (
     DatasetSource,
     is_prepared_dataset,

@@ -24,7 +24,7 @@ from ...storage import is_url, open_parent, open_storage, read_document
 from ...storage.scratch_folder import scratch_folder
 from ..importing.plan import ImportPlan, ProgressCallback
 from ..importing.run import run_import
-from ..rows.shard_plan import ShardLayout
+from ..rows.row_file import ShardLayout
 from .sources import ALL_PART, MatchCount, MatchedSource, count_matches, open_parts
 
 _JOINER = "loader:join_parts"

@@ -18,8 +18,7 @@ from ...errors import ConfigError
 from ...storage.remote import DownloadOptions, host_of
 from ...storage.scratch_folder import scratch_folder
 from ..rows.row import Row, UrlRef
-from ..rows.row_file import RowFile, RowFileWriter
-from ..rows.shard_plan import ShardLayout, order_rows, plan_shards
+from ..rows.row_file import RowFile, RowFileWriter, ShardLayout, order_rows, plan_shards
 from ..sources.source import ListedPictures, Listing, Source
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import FileInfo, Storage
 from ...storage.remote import DownloadOptions
-from ..rows.shard_plan import ShardLayout
+from ..rows.row_file import ShardLayout
 from ..sources.source import Source
 from .pictures import PictureOptions
 

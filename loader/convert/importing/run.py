@@ -28,7 +28,7 @@ from ...format.unfinished import (
 from ...format.worker_pool import stream_from_workers
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
-from ..rows.shard_plan import order_rows, plan_shards
+from ..rows.row_file import order_rows, plan_shards
 from ..writing.new_output import check_new_folder, check_outside
 from .listing import ListedRows, list_rows
 from .plan import (

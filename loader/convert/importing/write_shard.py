@@ -20,8 +20,7 @@ from ...storage import LocalStorage, Storage
 from ...storage.remote import DownloadOptions
 from ...storage.scratch_folder import scratch_folder
 from ..rows.row import Row, UrlRef
-from ..rows.row_file import RowFile
-from ..rows.shard_plan import PlannedShard
+from ..rows.row_file import PlannedShard, RowFile
 from ..sources.source import Source
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
 from .contents import ContentReader

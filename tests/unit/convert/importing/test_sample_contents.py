@@ -22,7 +22,7 @@ from loader.convert.importing.run import run_import
 from loader.convert.importing.sample_contents import StrayCoordinatesError
 from loader.convert.importing.write_shard import write_trial
 from loader.convert.rows.row import encode_row
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.coco import CocoSource
 from loader.convert.sources.detect import SourceOptions, open_source
 from loader.convert.sources.files import FilesSource

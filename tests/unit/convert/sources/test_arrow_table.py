@@ -16,7 +16,7 @@ from pyarrow import feather, ipc, parquet
 from loader.convert.importing.plan import ImportPlan, ImportProgress, WrittenRows
 from loader.convert.importing.run import run_import
 from loader.convert.rows.row import CellRef, ValueRef
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import ArrowTableSource
 from loader.convert.tables import arrow_files

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import ipc, parquet
 
 from loader.convert.importing import PictureOptions, list_rows, write_trial
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import ArrowTableSource, TextTableSource
 from loader.convert.tables.columns import Columns

@@ -21,8 +21,7 @@ from ...format.tar.names import reason_without_sample, split_member_name
 from ...storage import open_parent, raise_storage_error
 from ...storage.unpacked import UnpackedFile
 from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
-from ..file_trees.tar_members import read_tar_members
-from ..file_trees.tree import FolderTree
+from ..file_trees.tree import FolderTree, read_tar_members
 from ..rows.file_access import file_version
 from ..rows.row import PartRef, RangeRef, Row, key_of_path
 from .source import Listing, Source

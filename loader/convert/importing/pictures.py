@@ -13,7 +13,7 @@ from PIL import Image, UnidentifiedImageError
 
 from ...errors import SampleError
 from ...format.media.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
-from ..annotations.picture_change import TRANSPOSES, PictureChange
+from ..annotations.coordinates import TRANSPOSES, PictureChange
 from ..writing.shard_file import FileContents
 
 PictureFormat = Literal["jpg", "png", "webp"]

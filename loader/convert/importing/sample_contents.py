@@ -16,8 +16,7 @@ from PIL import Image
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name, part_extension, with_extension
 from ...errors import EnergonError, SampleError, StorageError
-from ..annotations.coordinates import Coordinates, find_coordinates, is_moved, move_document
-from ..annotations.picture_change import PictureChange
+from ..annotations.coordinates import Coordinates, PictureChange, find_coordinates, is_moved, move_document
 from ..rows.documents import Item, lined_up_items, with_items
 from ..rows.row import CellRef, FileRef, Row, UrlRef, ValueRef, unique_part
 from ..writing.shard_file import FileContents, PartContents

@@ -13,7 +13,7 @@ import pytest
 from demo_photographs import FOLDER as PHOTOGRAPHS
 from PIL import Image, ImageFilter
 
-from loader.convert.annotations.picture_change import decode_mask, encode_mask
+from loader.convert.annotations.coordinates import decode_mask, encode_mask
 from loader.convert.importing import contents
 from loader.convert.importing.listing import list_rows
 from loader.convert.importing.pictures import PictureOptions

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from loader.convert.importing.listing import list_rows
-from loader.convert.importing.plan import ImportPlan
+from loader.convert.importing.plan import ImportPlan, list_rows
 from loader.convert.importing.run import run_import
 from loader.convert.rows.file_access import FileAccess
 from loader.convert.rows.row import FaultRef

@@ -30,16 +30,17 @@ from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.row_file import order_rows, plan_shards
 from ..writing.new_output import check_new_folder, check_outside
-from .listing import ListedRows, list_rows
 from .plan import (
     DoneShard,
     FailedRow,
     ImportPlan,
     ImportProgress,
     ImportReport,
+    ListedRows,
     ProgressCallback,
     WrittenRows,
     check_failures,
+    list_rows,
 )
 from .write_shard import WriteShard, contact_hosts
 

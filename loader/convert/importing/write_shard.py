@@ -24,9 +24,18 @@ from ..rows.row_file import PlannedShard, RowFile
 from ..sources.source import Source
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
 from .contents import ContentReader
-from .listing import ListedRows, open_downloads
 from .pictures import PictureOptions
-from .plan import DoneShard, FailedRow, check_failures, exceeds, read_done, version_of, write_done
+from .plan import (
+    DoneShard,
+    FailedRow,
+    ListedRows,
+    check_failures,
+    exceeds,
+    open_downloads,
+    read_done,
+    version_of,
+    write_done,
+)
 from .sample_contents import StrayCoordinatesError, read_sample
 
 _REPORT_SAMPLES = 200

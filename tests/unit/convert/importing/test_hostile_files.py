@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from loader.convert.importing.listing import list_rows
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import ImportPlan
+from loader.convert.importing.plan import ImportPlan, list_rows
 from loader.convert.importing.run import run_import
 from loader.convert.merging import MergePlan, run_merge
 from loader.convert.rows.row_file import ShardLayout

@@ -15,9 +15,8 @@ from PIL import Image, ImageFilter
 
 from loader.convert.annotations.coordinates import decode_mask, encode_mask
 from loader.convert.importing import contents
-from loader.convert.importing.listing import list_rows
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import ImportPlan, ImportReport
+from loader.convert.importing.plan import ImportPlan, ImportReport, list_rows
 from loader.convert.importing.run import run_import
 from loader.convert.importing.sample_contents import StrayCoordinatesError
 from loader.convert.importing.write_shard import write_trial

@@ -14,9 +14,8 @@ from ...format.prepare.plan import PrepareReport
 from ...format.tar.names import decode_name
 from ...format.unfinished import WRITING_FOLDER
 from ...storage import Storage, open_storage
-from .encoders import encode_part
 from .new_output import check_new_folder
-from .sample_parts import SampleParts, SeenKeys, checked_key, description, split_by_hash, type_of_sample
+from .sample_parts import SampleParts, SeenKeys, checked_key, description, encode_part, split_by_hash, type_of_sample
 from .shard_file import FileContents, PartContents, sample_bytes
 from .written_shards import OpenShard, PartRecord, WrittenShards, commit_shards, part_name, written_parts
 

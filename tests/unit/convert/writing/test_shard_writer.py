@@ -16,8 +16,7 @@ import torch
 from PIL import Image
 
 from loader import CaptioningSample, ImageClassificationSample, ShardWriter, VQASample, WorkerConfig, get_val_dataset
-from loader.convert.writing.encoders import encode_part
-from loader.convert.writing.sample_parts import SeenKeys
+from loader.convert.writing.sample_parts import SeenKeys, encode_part
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, SampleError
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...errors import SampleError
-from ..tables.names import plain_name
+from ..tables.named_files import plain_name
 
 Size = tuple[int, int]
 """Width and height in pixels."""

@@ -11,8 +11,7 @@ from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..rows.file_access import FileAccess, data_folder
 from ..rows.row import PartRef, ValueRef
-from ..tables.named_files import NamedFiles, inline_contents, is_inline, join_root
-from ..tables.names import is_link, path_of_url
+from ..tables.named_files import NamedFiles, inline_contents, is_inline, is_link, join_root, path_of_url
 
 _TRIED_PICTURES = 20  # the first one may be missing
 _SEARCHED_FOLDERS = 100  # of more, none is searched, since they take long and pictures of equal names are likely

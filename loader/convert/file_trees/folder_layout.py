@@ -17,7 +17,7 @@ import numpy as np
 from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
-from ..tables.names import part_name_of_column, split_of_folder
+from ..tables.named_files import part_name_of_column, split_of_folder
 
 ROLE_NAMES = re.compile(
     r"(jpeg|left|right)?[-_ ]?(images?|imgs?|pictures?|photos?|frames?|rgb|depths?|normals?|flow|inputs?|outputs?|"

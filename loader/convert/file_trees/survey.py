@@ -12,7 +12,7 @@ from ...accounting import Account
 from ...errors import ConfigError
 from ...format.documents import ImportWay, import_way
 from ...format.documents.next_command import quoted
-from ..tables.names import split_of_folder, subset_of_file
+from ..tables.named_files import split_of_folder, subset_of_file
 from .file_names import (
     BINARY_TABLES,
     TAR_ENDINGS,

@@ -10,8 +10,7 @@ from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ..rows.file_access import FileAccess
 from ..rows.row import FaultRef, PartRef
-from ..tables.named_files import NamedFiles
-from ..tables.names import is_link
+from ..tables.named_files import NamedFiles, is_link
 from .tree import FileTree
 
 _MAX_FOLDERS = 100  # that are searched for each file

@@ -29,8 +29,7 @@ from ..annotations.json_elements import (
 )
 from ..annotations.picture_files import picture_extension, picture_ref
 from ..rows.row import PartRef, Row, ValueRef, key_of_path
-from ..tables.named_files import NamedFiles
-from ..tables.names import is_link, path_of_url, split_of_file
+from ..tables.named_files import NamedFiles, is_link, path_of_url, split_of_file
 from .source import AnnotationSource, Listing, SampleProposal
 
 _FIRST = 100

@@ -27,7 +27,7 @@ from ..annotations.json_elements import (
 )
 from ..annotations.picture_files import media_extension, picture_extension, picture_ref
 from ..rows.row import PartRef, Row, ValueRef
-from ..tables.names import split_of_file, subset_of_file
+from ..tables.named_files import split_of_file, subset_of_file
 from .source import AnnotationSource, Listing, SampleProposal
 
 _MEDIA_KEYS = {"image": ("images", "image"), "video": ("videos", "video"), "audio": ("audios", "audio")}

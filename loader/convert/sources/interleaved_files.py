@@ -30,8 +30,7 @@ from ..rows.documents import Item, take_items, with_items
 from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, FaultRef, PartRef, Row, ValueRef, key_of_path
 from ..tables.columns import Columns
-from ..tables.named_files import NamedFiles, is_inline, join_root
-from ..tables.names import split_of_folder
+from ..tables.named_files import NamedFiles, is_inline, join_root, split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
 from .source import AnnotationSource, Listing, SampleProposal, Source

@@ -20,8 +20,7 @@ from ..annotations.json_elements import Element, fault_row, read_elements
 from ..annotations.picture_files import find_picture_folder
 from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, CellRef, FileRef, PartRef, Row
-from ..tables.named_files import NamedFiles
-from ..tables.names import split_of_file, subset_of_file
+from ..tables.named_files import NamedFiles, split_of_file, subset_of_file
 
 
 class ListedPictures:

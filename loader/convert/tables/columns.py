@@ -12,8 +12,18 @@ from typing import Any, Literal
 from ...accounting.kinds import usual_extension
 from ...errors import SampleError
 from ..rows.file_access import FileAccess
-from .named_files import NamedFiles, inline_contents, is_inline
-from .names import KEY_NAMES, MEDIA_NAMES, SPLIT_NAMES, extension_of_path, is_link, looks_like_file, plain_name
+from .named_files import (
+    KEY_NAMES,
+    MEDIA_NAMES,
+    SPLIT_NAMES,
+    NamedFiles,
+    extension_of_path,
+    inline_contents,
+    is_inline,
+    is_link,
+    looks_like_file,
+    plain_name,
+)
 from .records import INTEGER, NUMBER
 
 ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "text list", "nested", "empty"]

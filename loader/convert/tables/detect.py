@@ -14,12 +14,12 @@ from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.row import unique_part
 from .columns import Columns, FoundColumn, PartColumns, Role, TableColumn, TableLayout, flat
-from .named_files import NamedFiles
-from .names import (
+from .named_files import (
     CAPTION_NAMES,
     KEY_NAMES,
     LABEL_NAMES,
     SPLIT_NAMES,
+    NamedFiles,
     check_part_name,
     is_link,
     part_name_of_column,

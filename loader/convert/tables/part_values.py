@@ -15,8 +15,7 @@ from ...storage import is_url, open_parent
 from ..rows.documents import NO_ITEMS, lined_up_items, with_items
 from ..rows.row import NO_SPLIT, FaultRef, FileRef, PartRef, Row, UrlRef, ValueRef, key_of_path, unique_part
 from .columns import PartColumns, Role, TableColumn, TableLayout
-from .named_files import NamedFiles, inline_contents
-from .names import extension_of_path, is_link, plain_url, split_part
+from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_part
 
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:

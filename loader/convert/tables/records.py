@@ -23,7 +23,7 @@ from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, open_parent
 from ...storage.unpacked import UnpackedFile
-from .names import is_link, looks_like_file
+from .named_files import is_link, looks_like_file
 
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 """Integers as JSON writes them; others, such as ``007``, are texts."""

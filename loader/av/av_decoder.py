@@ -16,8 +16,7 @@ from ..format.media.metadata import AVMetadata
 from ..lazy_torch import torch
 from .audio_clips import AudioReader, decode_audio_clips, ranges_to_windows
 from .av_data import AudioUnit, AVData, VideoUnit, check_ranges, check_unit
-from .video_clips import TimeWindow, decode_clips, frames_to_windows, read_frame_times, seconds_to_windows
-from .video_reader import VideoReader
+from .video_reader import TimeWindow, VideoReader, decode_clips, frames_to_windows, read_frame_times, seconds_to_windows
 
 
 def get_clips_uniform(  # noqa: PLR0917 - the order of megatron-energon

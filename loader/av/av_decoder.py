@@ -1,4 +1,4 @@
-"""Decode clips, frames and metadata of one encoded audio or video file."""
+"""Decode clips, frames and metadata of one encoded audio or video file, also at even distances over the file."""
 
 from __future__ import annotations
 

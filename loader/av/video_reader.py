@@ -1,4 +1,4 @@
-"""Read frames of a video in display order, from any time on."""
+"""Read frames of a video in display order, from any time on, and decode its clips, each from a keyframe."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-    from .video_reader import TimedFrame, VideoReader
 
 _TOLERANCE_S = Fraction(1, 1_000_000)  # smaller differences are rounding errors of the caller
 

@@ -11,7 +11,7 @@ from ...console import show_account
 from ...options import shared_options
 
 if TYPE_CHECKING:
-    from loader.convert.added_parts import AddPartsReport
+    from loader.convert import AddPartsReport
 
 
 @energon_command("add-parts", short_help="Add parts to the samples of a dataset, next to its shards.")
@@ -58,7 +58,7 @@ def add_parts(
         Skip samples without new parts:
             energon add-parts /data/coco --from masks/ --nonmatch skip /data/coco_masks
     """
-    from loader.convert.added_parts import AddPartsPlan, run_add_parts
+    from loader.convert import AddPartsPlan, run_add_parts
     from loader.format import usable_cores
 
     from ...console import print_json

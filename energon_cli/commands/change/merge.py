@@ -10,7 +10,7 @@ from ...command import energon_command
 from ...options import shared_options
 
 if TYPE_CHECKING:
-    from loader.convert.merging import MergeReport
+    from loader.convert import MergeReport
 
 
 @energon_command("merge", short_help="Merge datasets, by links to their shards.")
@@ -49,7 +49,7 @@ def merge(
         Make bare keys unique, for joins:
             energon merge /data/coco /data/laion /data/both --rename-keys
     """
-    from loader.convert.merging import MergePlan, run_merge
+    from loader.convert import MergePlan, run_merge
     from loader.format import usable_cores
 
     from ...console import print_json

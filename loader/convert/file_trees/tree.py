@@ -1,4 +1,7 @@
-"""The files of a folder, a zip or a tar by name, and how each is read: all layouts work on any of them."""
+"""The files of a folder, a zip or a tar by name, and how each is read: all layouts work on any of them.
+
+A tar has the files that unpacking would give: links have contents, and of several members of one name the last counts.
+"""
 
 from __future__ import annotations
 

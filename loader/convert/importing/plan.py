@@ -1,4 +1,4 @@
-"""Plan, progress and report of an import, as plain data, and the record of the shards that are written."""
+"""Plan, listed rows, progress and report of an import, and the record of the shards that are written."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ from ..annotations.json_elements import (
     open_lists,
     valid_elements,
 )
-from ..annotations.picture_files import picture_extension, picture_ref
 from ..rows.row import PartRef, Row, ValueRef, key_of_path
 from ..tables.named_files import NamedFiles, is_link, path_of_url, split_of_file
+from .picture_files import picture_extension, picture_ref
 from .source import AnnotationSource, Listing, SampleProposal
 
 _FIRST = 100

@@ -25,9 +25,9 @@ from ..annotations.json_elements import (
     read_elements,
     valid_elements,
 )
-from ..annotations.picture_files import media_extension, picture_extension, picture_ref
 from ..rows.row import PartRef, Row, ValueRef
 from ..tables.named_files import split_of_file, subset_of_file
+from .picture_files import media_extension, picture_extension, picture_ref
 from .source import AnnotationSource, Listing, SampleProposal
 
 _MEDIA_KEYS = {"image": ("images", "image"), "video": ("videos", "video"), "audio": ("audios", "audio")}

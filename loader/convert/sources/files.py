@@ -27,7 +27,6 @@ from ..file_trees.file_names import (
     sort_files,
 )
 from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
-from ..file_trees.table_files import TableFiles
 from ..file_trees.tree import UNREADABLE, FileTree, FolderTree, TarTree, ZipTree, open_zip
 from ..rows.row import CellReader, CellRef, Row, key_of_path, unique_part
 from ..tables.columns import Columns
@@ -35,6 +34,7 @@ from ..tables.named_files import EXTENSIONS, split_of_name
 from .archives import TarSource, plain_tar, tar_files, webdataset_rows
 from .hugging_face import HuggingFaceSource
 from .source import Listing, SampleProposal, Source
+from .table_files import TableFiles
 from .table_source import ArrowTableSource, TextTableSource
 
 _LINE_BYTES = 1 << 16  # of the first line of a text, which may be a table

@@ -23,7 +23,6 @@ from ..annotations.json_elements import (
     read_elements,
     valid_elements,
 )
-from ..annotations.picture_files import picture_extension, picture_ref
 from ..file_trees.file_names import join_names, sort_files
 from ..file_trees.tree import FileTree, FolderTree
 from ..rows.documents import Item, take_items, with_items
@@ -33,6 +32,7 @@ from ..tables.columns import Columns
 from ..tables.named_files import NamedFiles, is_inline, join_root, split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
+from .picture_files import picture_extension, picture_ref
 from .source import AnnotationSource, Listing, SampleProposal, Source
 
 _DOCUMENTS = (".json", *LINE_ENDINGS)

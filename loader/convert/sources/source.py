@@ -17,10 +17,10 @@ from ...accounting.kinds import kind_of_name
 from ...errors import SampleError
 from ...storage import is_url
 from ..annotations.json_elements import Element, fault_row, read_elements
-from ..annotations.picture_files import find_picture_folder
 from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, CellRef, FileRef, PartRef, Row
 from ..tables.named_files import NamedFiles, split_of_file, subset_of_file
+from .picture_files import find_picture_folder
 
 
 class ListedPictures:

@@ -11,28 +11,28 @@ from typing import Any
 
 import yaml
 
-from ...accounting import Account
-from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
-from ...dataset.tar import tar_index
-from ...errors import ConfigError
-from ...format.carry import Carried, NewOrder, OldDataset
-from ...format.documents.next_command import quoted
-from ...format.documents.split_config import SplitConfig, format_split_config, split_sample_name
-from ...format.documents.subset import SubsetRange
-from ...format.documents.yaml_document import parse_yaml
-from ...format.index.current import shard_index_with_offsets
-from ...format.index.dataset_index import DatasetIndex
-from ...format.index.journal import save_scans
-from ...format.index.layout import ShardEntry
-from ...format.index.shard_index import ShardIndex
-from ...format.media.tables import read_media_filter
-from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
-from ...format.prepare.plan import PartSize, PreparePlan, PrepareReport
-from ...format.prepare.run import run_prepare
-from ...format.tar.idx import tar_idx_bytes
-from ...storage import FileInfo, LocalStorage, read_document, split_url
-from ..writing.new_output import NewOutput, ShardSource, check_linkable, place_shard
+from ..accounting import Account
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.tar import tar_index
+from ..errors import ConfigError
+from ..format.carry import Carried, NewOrder, OldDataset
+from ..format.documents.next_command import quoted
+from ..format.documents.split_config import SplitConfig, format_split_config, split_sample_name
+from ..format.documents.subset import SubsetRange
+from ..format.documents.yaml_document import parse_yaml
+from ..format.index.current import shard_index_with_offsets
+from ..format.index.dataset_index import DatasetIndex
+from ..format.index.journal import save_scans
+from ..format.index.layout import ShardEntry
+from ..format.index.shard_index import ShardIndex
+from ..format.media.tables import read_media_filter
+from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
+from ..format.prepare.plan import PartSize, PreparePlan, PrepareReport
+from ..format.prepare.run import run_prepare
+from ..format.tar.idx import tar_idx_bytes
+from ..storage import FileInfo, LocalStorage, read_document, split_url
+from .writing.new_output import NewOutput, ShardSource, check_linkable, place_shard
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CODE = re.compile(r"[A-Za-z0-9_.-]+\.py")

@@ -11,18 +11,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...arrays import IntArray
-from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
-from ...dataset.query import Compute
-from ...errors import ConfigError, EnergonError
-from ...format.documents.dataset_files import read_split_config
-from ...format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
-from ...format.filters.build import build_filter_index
-from ...format.filters.files import FilterFiles
-from ...format.nv_meta import FOLDER, LOCK, SPLIT_YAML
-from ...storage import Storage, open_storage, read_document
-from .groups import Groups, ProgressCallback, find_groups
+from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.query import Compute
+from ..errors import ConfigError, EnergonError
+from ..format.documents.dataset_files import read_split_config
+from ..format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
+from ..format.filters.build import build_filter_index
+from ..format.filters.files import FilterFiles
+from ..format.nv_meta import FOLDER, LOCK, SPLIT_YAML
+from ..storage import Storage, open_storage, read_document
+from .split_groups import Groups, ProgressCallback, find_groups
 
 _BEFORE = ".before"
 _TOLERANCE = 0.01  # of a part's share, in which a split by shards is chosen

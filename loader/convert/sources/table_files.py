@@ -8,10 +8,10 @@ import unicodedata
 
 from ...accounting import Account
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
+from ..file_trees.tree import FileTree
 from ..rows.file_access import FileAccess
 from ..rows.row import FaultRef, PartRef
 from ..tables.named_files import NamedFiles, is_link
-from .tree import FileTree
 
 _MAX_FOLDERS = 100  # that are searched for each file
 

@@ -12,17 +12,17 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
-from ...accounting.large_parts import CHECKED_JSON_BYTES
-from ...arrays import IntArray
-from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
-from ...dataset.query import Compute, DatasetValues, column_or_values, only_value
-from ...dataset.query.condition import Values
-from ...dataset.split_parts import excluded_samples, runs_of_part
-from ...dataset.tar import tar_index
-from ...errors import ConfigError, SampleError
-from ...format.dataset_ref import DatasetRef
-from ...format.documents.value_name import ValueName, read_value_names
+from ..accounting.large_parts import CHECKED_JSON_BYTES
+from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.query import Compute, DatasetValues, column_or_values, only_value
+from ..dataset.query.condition import Values
+from ..dataset.split_parts import excluded_samples, runs_of_part
+from ..dataset.tar import tar_index
+from ..errors import ConfigError, SampleError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.value_name import ValueName, read_value_names
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of samples that are read, and of all."""

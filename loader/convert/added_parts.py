@@ -1,4 +1,4 @@
-"""Write added parts as a dataset, and the metadataset that joins it."""
+"""Add parts to the samples of a dataset: write them as a dataset of their own, and the metadataset that joins it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ...accounting import Account
-from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
-from ...dataset.split_parts import excluded_samples, runs_of_part
-from ...dataset.tar import tar_index
-from ...errors import ConfigError
-from ...format.dataset_ref import DatasetRef
-from ...format.documents.dataset_files import read_shard_info
-from ...format.documents.next_command import split_hint
-from ...format.documents.sample_types import SAMPLE_TYPES
-from ...format.index.dataset_index import DatasetIndex
-from ...format.nv_meta import INFO_JSON
-from ...format.tar.names import split_member_name
-from ...metadataset.documents.leaf_plan import Nonmatch
-from ...metadataset.joins.prepare_metadataset import prepare_metadataset
-from ...storage import is_url, open_parent, open_storage, read_document
-from ...storage.scratch_folder import scratch_folder
-from ..importing.plan import ImportPlan, ProgressCallback
-from ..importing.run import run_import
-from ..rows.row import CellReader, FileRef, PartRef, Row, ValueRef
-from ..rows.row_file import ShardLayout
-from ..sources.dataset import DatasetSource
-from ..sources.detect import SourceOptions, open_source
-from ..sources.source import Listing, Source
-from ..tables.part_values import encode_json
-from ..tables.records import DelimitedReader, open_text_table, read_json_lines
+from ..accounting import Account
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.split_parts import excluded_samples, runs_of_part
+from ..dataset.tar import tar_index
+from ..errors import ConfigError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_files import read_shard_info
+from ..format.documents.next_command import split_hint
+from ..format.documents.sample_types import SAMPLE_TYPES
+from ..format.index.dataset_index import DatasetIndex
+from ..format.nv_meta import INFO_JSON
+from ..format.tar.names import split_member_name
+from ..metadataset.documents.leaf_plan import Nonmatch
+from ..metadataset.joins.prepare_metadataset import prepare_metadataset
+from ..storage import is_url, open_parent, open_storage, read_document
+from ..storage.scratch_folder import scratch_folder
+from .importing.plan import ImportPlan, ProgressCallback
+from .importing.run import run_import
+from .rows.row import CellReader, FileRef, PartRef, Row, ValueRef
+from .rows.row_file import ShardLayout
+from .sources.dataset import DatasetSource
+from .sources.detect import SourceOptions, open_source
+from .sources.source import Listing, Source
+from .tables.part_values import encode_json
+from .tables.records import DelimitedReader, open_text_table, read_json_lines
 
 _TABLES = (".jsonl", ".csv", ".tsv")
 _KEYS = ("__key__", "key", "id")

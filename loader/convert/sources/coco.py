@@ -29,8 +29,7 @@ from ..annotations.json_elements import (
 )
 from ..rows.row import PartRef, Row, ValueRef, key_of_path
 from ..tables.named_files import NamedFiles, is_link, path_of_url, split_of_file
-from .picture_files import picture_extension, picture_ref
-from .source import AnnotationSource, Listing, SampleProposal
+from .source import AnnotationSource, Listing, SampleProposal, picture_extension, picture_ref
 
 _FIRST = 100
 """Annotations that tell captions from objects."""

@@ -27,8 +27,7 @@ from ..annotations.json_elements import (
 )
 from ..rows.row import PartRef, Row, ValueRef
 from ..tables.named_files import split_of_file, subset_of_file
-from .picture_files import media_extension, picture_extension, picture_ref
-from .source import AnnotationSource, Listing, SampleProposal
+from .source import AnnotationSource, Listing, SampleProposal, media_extension, picture_extension, picture_ref
 
 _MEDIA_KEYS = {"image": ("images", "image"), "video": ("videos", "video"), "audio": ("audios", "audio")}
 _PATH_KEYS = ("url", "path", "image", "video", "audio", "data")  # of an item, or of the object that it holds

@@ -32,8 +32,7 @@ from ..tables.columns import Columns
 from ..tables.named_files import NamedFiles, is_inline, join_root, split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
-from .picture_files import picture_extension, picture_ref
-from .source import AnnotationSource, Listing, SampleProposal, Source
+from .source import AnnotationSource, Listing, SampleProposal, Source, picture_extension, picture_ref
 
 _DOCUMENTS = (".json", *LINE_ENDINGS)
 _NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")

@@ -23,8 +23,16 @@ from ...metadataset.datasets import ChosenSamples, choose_samples, named_dataset
 from ...storage import LocalStorage
 from ..sources.dataset import kept_parts, splits_of_samples
 from ..writing.new_output import NewOutput, ShardSource, place_shard
-from .tables import HuggingFaceWriter, ParquetWriter
-from .writers import ExportedSample, FilesWriter, JsonlWriter, SampleWriter, TarWriter, cell_kinds
+from .writers import (
+    ExportedSample,
+    FilesWriter,
+    HuggingFaceWriter,
+    JsonlWriter,
+    ParquetWriter,
+    SampleWriter,
+    TarWriter,
+    cell_kinds,
+)
 
 FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""

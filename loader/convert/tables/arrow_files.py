@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ...errors import FormatError
+from ...errors import ConfigError, FormatError
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
 from ...storage.unpacked import check_ratio
-from .arrow_columns import import_pyarrow
 
 _BATCH_BYTES = 16 << 20  # of the values of a batch, by their mean
 _MAX_BATCH_ROWS = 8192
@@ -23,6 +22,18 @@ _COPY_AGAIN = "copy the file again: it is truncated, damaged, or of another form
 
 Batch = tuple[int, Any]
 """The number of the first row, and an Arrow record batch."""
+
+
+def import_pyarrow() -> Any:
+    """Import ``pyarrow``."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ConfigError(
+            "reading Parquet and Arrow files needs pyarrow, which is not installed",
+            hint="run: pip install 'energon-toolkit[tables]'",
+        ) from error
+    return pa
 
 
 class ArrowTable(ClosesOnExit, ABC):

@@ -18,12 +18,13 @@ from ...arrays import IntArray
 from ...errors import ConfigError, SampleError
 from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import IMPORT_FOLDER
-from ...storage import FileInfo, Storage
+from ...storage import Storage
 from ...storage.remote import DownloadOptions, host_of
 from ...storage.scratch_folder import scratch_folder
 from ..rows.row import Row, UrlRef
 from ..rows.row_file import RowFile, RowFileWriter, ShardLayout, order_rows, plan_shards
 from ..sources.source import ListedPictures, Listing, Source
+from ..writing.written_shards import version_of
 from .pictures import PictureOptions
 
 if TYPE_CHECKING:
@@ -361,11 +362,6 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
         return all(
             storage.exists(name) and version_of(storage.stat(name)) == (name, *rest) for name, *rest in self.files
         )
-
-
-def version_of(file: FileInfo) -> tuple[str, int, str]:
-    """Return name, size and version of a file."""
-    return file.name, file.size_bytes, file.version
 
 
 def _record(shard: str) -> str:

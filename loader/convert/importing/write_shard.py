@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError, EnergonError, StorageError
-from ...format.index.journal import save_scans
 from ...storage import LocalStorage, Storage
 from ...storage.remote import DownloadOptions
 from ...storage.scratch_folder import scratch_folder
@@ -23,6 +22,7 @@ from ..rows.row import Row, UrlRef
 from ..rows.row_file import PlannedShard, RowFile
 from ..sources.source import Source
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
+from ..writing.written_shards import indexed_shard, version_of
 from .contents import ContentReader
 from .pictures import PictureOptions
 from .plan import (
@@ -33,7 +33,6 @@ from .plan import (
     exceeds,
     open_downloads,
     read_done,
-    version_of,
     write_done,
 )
 from .sample_contents import StrayCoordinatesError, read_sample
@@ -113,7 +112,7 @@ class WriteShard:
         failed = {failure.key for failure in done.failures}
         writer = _ShardWriter(self, shard, [row for row in rows if self.rows.key(row, self.rows[row].key) in failed])
         with closing(writer.reader):
-            return writer.can_read_one()
+            return writer.read_next() is not None
 
     def _digest(self, shard: PlannedShard, rows: Sequence[int]) -> str:
         scratch = os.fsencode(os.path.dirname(self.rows.path))  # has another name in each run
@@ -144,20 +143,16 @@ class _ShardWriter:
         self.first_changed: dict[str, str] = {}
 
     def write(self) -> Generator[Written, None, None]:
-        sample = self._read_next()
+        sample = self.read_next()
         while sample is not None:
             sample = yield from self._write_file(sample)
-
-    def can_read_one(self) -> bool:
-        return self._read_next() is not None
 
     def _write_file(self, sample: _Sample | None) -> Generator[Written, None, _Sample | None]:
         """Write samples to the next file; return the first sample that would exceed it."""
         number = len(self.files)
         name = self._shard.name if not number else f"{self._shard.name.removesuffix('.tar')}_{number}.tar"
         storage, reported = self._task.storage, 0
-        with storage.create(name, durable=False) as file:
-            shard = ShardFile(file)
+        with indexed_shard(storage, name) as shard:
             while sample is not None:
                 if shard.samples and shard.size_bytes + sample_bytes(*sample) > self._task.shard_bytes:
                     break
@@ -166,20 +161,17 @@ class _ShardWriter:
                 if shard.samples % _REPORT_SAMPLES == 0:
                     yield self._written(self._next, shard.size_bytes - reported)
                     reported = shard.size_bytes
-                sample = self._read_next()
-            index = shard.finish()
-        info = storage.stat(name)
-        save_scans(storage, [(info, index)])
-        self.files.append(version_of(info))
+                sample = self.read_next()
+        self.files.append(version_of(shard.info))
         self.samples.append(shard.samples)
-        yield self._written(self._next - (sample is not None), max(0, info.size_bytes - reported))
+        yield self._written(self._next - (sample is not None), max(0, shard.info.size_bytes - reported))
         return sample
 
     def _written(self, rows: int, size_bytes: int) -> Written:
         self._reported, before = rows, self._reported
         return Written(samples=rows - before, size_bytes=size_bytes)
 
-    def _read_next(self) -> _Sample | None:
+    def read_next(self) -> _Sample | None:
         """Return the next sample that can be read; note the rows before it that cannot."""
         while self._next < len(self._rows):
             number = self._rows[self._next]

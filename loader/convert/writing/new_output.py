@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO, Literal, Self
 
@@ -134,6 +135,24 @@ def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_
     first = next(iter(storage.list("")), None)
     if first is not None:
         raise ConfigError(f"expected a new or empty folder, found {first.name}", at=path, hint="name another folder")
+
+
+def remove_other_shards(
+    storage: Storage, known: Container[str], own: re.Pattern[str], *, fault: str, hint: str
+) -> None:
+    """Remove the shards of a folder that an interrupted run has written, and raise an error about those of others.
+
+    Args:
+        known: Names of the shards that stay.
+        own: Names that such a run gives to shards.
+        fault: The fault of another shard, for the message.
+    """
+    for file in [*storage.list("")]:
+        if file.name in known or not file.name.endswith(".tar"):
+            continue
+        if not own.fullmatch(file.name):
+            raise ConfigError(f"{file.name} {fault}, and would be part of the dataset", at=storage.path(""), hint=hint)
+        storage.remove(file.name)
 
 
 def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource, *, final: str) -> None:

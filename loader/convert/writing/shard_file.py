@@ -17,6 +17,7 @@ from ...errors import StorageError
 from ...format.index.shard_index import ShardIndex, index_members
 from ...format.tar.header import BLOCK
 from ...format.tar.scan import MemberBatch
+from ...storage import FileInfo
 
 _MODE = 0o644
 _COPY_BYTES = 1 << 20
@@ -125,6 +126,7 @@ class ShardFile:
         )
         self._writer.tarstream = self._tar  # its own stream copies each byte several times, in pieces of 10 KiB
         self.samples = 0
+        self.info: FileInfo  # the file, when it is complete
 
     @property
     def size_bytes(self) -> int:

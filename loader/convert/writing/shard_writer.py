@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from itertools import pairwise
 from typing import Any, Literal, Self
 
@@ -13,7 +14,7 @@ from ...format.index.shard_index import index_shard
 from ...format.prepare.plan import PrepareReport
 from ...format.tar.names import decode_name
 from ...format.unfinished import WRITING_FOLDER
-from ...storage import Storage, open_storage
+from ...storage import open_storage
 from .new_output import check_new_folder
 from .sample_parts import SampleParts, SeenKeys, checked_key, description, encode_part, split_by_hash, type_of_sample
 from .shard_file import FileContents, PartContents, sample_bytes
@@ -118,7 +119,7 @@ class ShardWriter:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._stack is not None:
             raise TypeError("a ShardWriter cannot be pickled inside its block; pickle writer.part(rank)")
-        return _unpickle, (self._settings, self._rank)
+        return partial(ShardWriter, **self._settings, rank=self._rank), ()
 
     # ------------------------------------------------------------------------------------------------ the block
 
@@ -164,7 +165,7 @@ class ShardWriter:
         for shard in self._records.shards():
             if not shard.is_current(self._storage):
                 continue
-            number = _number_of(shard.name)
+            number = int(shard.name.removesuffix(".tar").rpartition("_")[2])
             self._names += [""] * (number + 1 - len(self._names))
             self._names[number] = shard.name
             self._kept_names.add(shard.name)
@@ -192,17 +193,20 @@ class ShardWriter:
         if self._rank is not None:
             return
         if error is None:
-            self.report = self._commit(self._storage, None, self._settings)
+            settings = self._settings
+            renames, compat = settings["on_repeat"] == "rename", settings["compat"]
+            self.report = commit_shards(self._storage, path=settings["path"], renames=renames, compat=compat)
         elif not self._settings["resume"]:
-            _discard_all(self._storage)
+            for _, records in [*written_parts(self._storage)]:
+                records.discard()
+            self._storage.remove(WRITING_FOLDER)
 
     def _abort(self, error: BaseException) -> None:
         while self._open:
             self._open.popitem()[1].abort(error)
 
-    @classmethod
+    @staticmethod
     def commit(
-        cls,
         path: str | os.PathLike[str],
         *,
         parts: int | None = None,
@@ -221,17 +225,8 @@ class ShardWriter:
             ConfigError: Writers are missing or did not finish; the message names them. Or two have written one key.
             StorageError: The dataset cannot be written.
         """
-        storage = open_storage(path)
-        return cls._commit(storage, parts, {"path": os.fspath(path), "on_repeat": on_repeat, "compat": compat})
-
-    @staticmethod
-    def _commit(storage: Storage, parts: int | None, settings: Mapping[str, Any]) -> PrepareReport:
         return commit_shards(
-            storage,
-            path=settings["path"],
-            parts=parts,
-            renames=settings["on_repeat"] == "rename",
-            compat=settings["compat"],
+            open_storage(path), path=os.fspath(path), parts=parts, renames=on_repeat == "rename", compat=compat
         )
 
     # ---------------------------------------------------------------------------------------------- the samples
@@ -344,18 +339,3 @@ class ShardWriter:
     def _finish(self, shard: OpenShard) -> None:
         self._records.add(shard.finish())
         del self._open[shard.split]
-
-
-def _unpickle(settings: dict[str, Any], rank: int | None) -> ShardWriter:
-    return ShardWriter(**settings, rank=rank)
-
-
-def _number_of(name: str) -> int:
-    return int(name.removesuffix(".tar").rpartition("_")[2])
-
-
-def _discard_all(storage: Storage) -> None:
-    """Remove what all writers of a dataset have written."""
-    for _, records in [*written_parts(storage)]:
-        records.discard()
-    storage.remove(WRITING_FOLDER)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from typing import BinaryIO
+from contextlib import contextmanager
 
 import msgspec
 import numpy as np
@@ -19,6 +18,7 @@ from ...format.prepare.run import run_prepare
 from ...format.tar.names import decode_name
 from ...format.unfinished import WRITING_FOLDER, remove_left_files, remove_work_folder
 from ...storage import FileInfo, Storage
+from .new_output import remove_other_shards
 from .shard_file import ShardFile
 
 _BEGUN = "begun.json"
@@ -55,12 +55,24 @@ class ShardRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_current(self, storage: Storage) -> bool:
         """Return True if the file is there, and has not changed."""
-        return storage.exists(self.name) and version_of(storage.stat(self.name)) == (self.size_bytes, self.version)
+        expected = (self.name, self.size_bytes, self.version)
+        return storage.exists(self.name) and version_of(storage.stat(self.name)) == expected
 
 
-def version_of(file: FileInfo) -> tuple[int, str]:
-    """Return the size and the version of a file."""
-    return file.size_bytes, file.version
+def version_of(file: FileInfo) -> tuple[str, int, str]:
+    """Return name, size and version of a file."""
+    return file.name, file.size_bytes, file.version
+
+
+@contextmanager
+def indexed_shard(storage: Storage, name: str) -> Iterator[ShardFile]:
+    """Write a shard, and store its index for the commit; after an error, no file is left."""
+    with storage.create(name, durable=False) as file:
+        shard = ShardFile(file)
+        yield shard
+        index = shard.finish()
+    shard.info = storage.stat(name)
+    save_scans(storage, [(shard.info, index)])
 
 
 def part_name(part: int | None) -> str:
@@ -144,18 +156,13 @@ class OpenShard:
         self.name = name
         self.number = number
         self.split = split
-        self._storage = storage
-        self._context: AbstractContextManager[BinaryIO] = storage.create(name, durable=False)
-        self.file = ShardFile(self._context.__enter__())
+        self._context = indexed_shard(storage, name)
+        self.file = self._context.__enter__()
 
     def finish(self) -> ShardRecord:
         """End the file, and store its index for the commit."""
-        with ExitStack() as stack:
-            stack.push(self._context)
-            index = self.file.finish()
-        info = self._storage.stat(self.name)
-        save_scans(self._storage, [(info, index)])
-        size_bytes, version = version_of(info)
+        self._context.__exit__(None, None, None)
+        _, size_bytes, version = version_of(self.file.info)
         return ShardRecord(
             name=self.name, size_bytes=size_bytes, version=version, samples=self.file.samples, split=self.split
         )
@@ -170,7 +177,7 @@ _MAX_SHOWN = 10
 
 
 def commit_shards(
-    storage: Storage, *, path: str, parts: int | None, renames: bool, compat: bool | None
+    storage: Storage, *, path: str, parts: int | None = None, renames: bool, compat: bool | None
 ) -> PrepareReport:
     """Prepare the shards of all writers as a dataset, without scanning them.
 
@@ -240,49 +247,35 @@ def _check_files(storage: Storage, shards: Sequence[ShardRecord]) -> None:
                 at=storage.path(shard.name),
                 hint="write it again: run its writer with resume=True",
             )
-    for file in [*storage.list("")]:
-        if file.name in known or not file.name.endswith(".tar"):
-            continue
-        if not _OWN_SHARD.fullmatch(file.name):
-            raise ConfigError(
-                f"{file.name} is of no writer, and would be part of the dataset",
-                at=storage.path(""),
-                hint="move it away, and commit again",
-            )
-        storage.remove(file.name)
+    remove_other_shards(storage, known, _OWN_SHARD, fault="is of no writer", hint="move it away, and commit again")
 
 
 def _repeated_keys(storage: Storage, shards: Sequence[ShardRecord]) -> list[str]:
     """Return a description of each key that two samples have, with both places."""
-    indexes = _Indexes(storage, shards)
-    hashes = np.concatenate([indexes.load(number).key_hash for number in range(len(shards))])
-    owners = np.repeat(np.arange(len(shards)), [shard.samples for shard in shards])
-    order = np.argsort(hashes, kind="stable")
-    equal = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
-    found = []
-    for place in equal.tolist():
-        value = hashes[order[place]]
-        first, second = (int(owners[order[place + side]]) for side in (0, 1))
-        keys = indexes.keys(first, value) & indexes.keys(second, value)
-        found += [f"{shards[first].name}/{key} and {shards[second].name}/{key}" for key in sorted(keys)]
-    return found
+    journal = Journal(storage)
 
+    def load(number: int) -> ShardIndex:
+        name = shards[number].name
+        return journal.load(storage.stat(name)) or index_shard(storage, name)
 
-class _Indexes:
-    def __init__(self, storage: Storage, shards: Sequence[ShardRecord]) -> None:
-        self._storage = storage
-        self._shards = shards
-        self._journal = Journal(storage)
-
-    def load(self, number: int) -> ShardIndex:
-        name = self._shards[number].name
-        return self._journal.load(self._storage.stat(name)) or index_shard(self._storage, name)
-
-    def keys(self, number: int, value: np.uint64) -> set[str]:
-        index = self.load(number)
+    def keys_of(number: int, value: np.uint64) -> set[str]:
+        index = load(number)
         low, high = np.searchsorted(index.key_hash, value, "left"), np.searchsorted(index.key_hash, value, "right")
         data = index.key_bytes.tobytes()
         return {
             decode_name(data[int(index.key_ends[row - 1]) if row else 0 : int(index.key_ends[row])])
             for row in index.key_order[low:high].tolist()
         }
+
+    # Compare hashes first, and keys where these are equal.
+    hashes = np.concatenate([load(number).key_hash for number in range(len(shards))])
+    owners = np.repeat(np.arange(len(shards)), [shard.samples for shard in shards])
+    order = np.argsort(hashes, kind="stable")
+    equal = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
+    repeated = []
+    for place in equal.tolist():
+        value = hashes[order[place]]
+        first, second = (int(owners[order[place + side]]) for side in (0, 1))
+        keys = keys_of(first, value) & keys_of(second, value)
+        repeated += [f"{shards[first].name}/{key} and {shards[second].name}/{key}" for key in sorted(keys)]
+    return repeated

@@ -34,8 +34,9 @@ from .importing.run import run_import
 from .rows.row import CellReader, FileRef, PartRef, Row, ValueRef
 from .rows.row_file import ShardLayout
 from .sources.dataset import DatasetSource
-from .sources.detect import SourceOptions, open_source
+from .sources.detect import open_source
 from .sources.source import Listing, Source
+from .tables.columns import SourceOptions
 from .tables.part_values import encode_json
 from .tables.records import DelimitedReader, open_text_table, read_json_lines
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
+from ..tables.columns import GroupBy
 from ..tables.named_files import part_name_of_column, split_of_folder
 
 ROLE_NAMES = re.compile(
@@ -197,9 +197,6 @@ def _no_folder_of(path: tuple[str, ...], what: str, at: str) -> ConfigError:
     inner = "/".join(path) or "the folder itself"
     return ConfigError(f"expected each file in a folder of {what}; found files in {inner}", at=at, hint="move them")
 
-
-GroupBy = Literal["name", "folder", "parallel", "number"]
-"""What the files of a sample share: the name, the folder, the path but for one folder of it, or a number."""
 
 _MIN_SHARE = 0.9  # of the folders that have the same names, so that each is a sample
 _MAIN_NAMES = re.compile(r"(jpeg)?(images?|imgs?|rgb|inputs?|source|src|videos?|audios?|wavs?|clips)", re.IGNORECASE)

@@ -12,6 +12,7 @@ from ...accounting import Account
 from ...errors import ConfigError
 from ...format.documents import ImportWay, import_way
 from ...format.documents.next_command import quoted
+from ..tables.columns import SourceOptions
 from ..tables.named_files import split_of_folder, subset_of_file
 from .file_names import (
     BINARY_TABLES,
@@ -23,28 +24,11 @@ from .file_names import (
     join_names,
     sort_files,
 )
-from .folder_layout import FolderLayout, GroupBy, Grouping, ListedFolder, find_folder_layout, find_grouping
+from .folder_layout import FolderLayout, Grouping, ListedFolder, find_folder_layout, find_grouping
 from .tree import FileTree
 
 _MAX_ABOUT = 20  # files; more of one kind are data
 _README_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeOptions:
-    """The user's settings for a tree; None decides by what is there.
-
-    Attributes:
-        group_by: What the files of a sample share.
-        takes_all: Every file with an extension is a part, except tables and archives.
-        is_webdataset: Tables may be parts of samples, if there are many.
-    """
-
-    classes: bool | None = None
-    splits: bool | None = None
-    group_by: GroupBy | None = None
-    takes_all: bool = False
-    is_webdataset: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +77,10 @@ class _Seen:
 
 def survey_tree(
     tree: FileTree,
-    options: TreeOptions,
+    options: SourceOptions,
     *,
+    takes_all: bool,
+    is_webdataset: bool,
     names_files: Callable[[str], bool],
     is_annotation: Callable[[str], bool],
     is_interleaved: Callable[[str], bool],
@@ -102,15 +88,17 @@ def survey_tree(
     """Find out what the samples of a tree are.
 
     Args:
+        takes_all: Every file with an extension is a part, except tables and archives.
+        is_webdataset: Tables may be parts of samples, if there are many.
         names_files: Returns True for a table whose rows name files of the tree.
         is_annotation: Returns True for a JSON file of a list of annotations or conversations.
         is_interleaved: Returns True for a file with documents of texts and pictures.
     """
     seen, annotations = _look(tree), list[str]()
     # Tars of samples with tables or archives as parts have many of them.
-    if options.is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
+    if is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
         return TreeSurvey()
-    groups_files = options.takes_all or options.group_by is not None
+    groups_files = takes_all or options.group_by is not None
     if seen.tables and not (seen.archives or groups_files) and all(map(is_interleaved, seen.tables)):
         return TreeSurvey(kind="documents")
     # Tables that name the files of the tree have its samples.
@@ -120,7 +108,7 @@ def survey_tree(
         tables = tuple(name for name in (*seen.tables, *lists) if names_files(name))
         if tables:
             by_splits = replace(options, classes=False, group_by="name")
-            return replace(_survey_of_files(seen, by_splits, tree), tables=tables)
+            return replace(_survey_of_files(seen, by_splits, tree, is_webdataset=is_webdataset), tables=tables)
     # Other tables, archives and annotations are data of their own, next to which files may only describe them.
     if not groups_files:
         # Next to tables and archives, a few JSON files may be all that is unpacked.
@@ -129,10 +117,10 @@ def survey_tree(
     if (seen.tables or seen.archives or annotations) and not groups_files:
         return _survey_of_data(tree, seen, annotations)
     # Else the files are the samples: documents and scripts, too, where there are hardly any others.
-    takes_about = not seen.parts or seen.about > max(_MAX_ABOUT, seen.parts // 10) or options.takes_all
+    takes_about = not seen.parts or seen.about > max(_MAX_ABOUT, seen.parts // 10) or takes_all
     if takes_about and seen.about:
         seen = _look(tree, takes_about=True)
-    survey = _survey_of_files(seen, options, tree)
+    survey = _survey_of_files(seen, options, tree, is_webdataset=is_webdataset)
     return replace(survey, about="parts" if takes_about else "left") if seen.about else survey
 
 
@@ -154,13 +142,13 @@ def _look(tree: FileTree, *, takes_about: bool = False) -> _Seen:
     return seen
 
 
-def _survey_of_files(seen: _Seen, options: TreeOptions, tree: FileTree) -> TreeSurvey:
+def _survey_of_files(seen: _Seen, options: SourceOptions, tree: FileTree, *, is_webdataset: bool) -> TreeSurvey:
     grouping = find_grouping(seen.folders, options.group_by, at=tree.path)
     folders = [folder for folder in seen.folders if grouping.has_samples(folder.names)]
     paths = [grouping.without_role(folder.names) for folder in folders]
     top = _top(paths)
     # In tars of samples, an outer folder that contains everything begins the keys, whatever its name is.
-    contains_all = options.is_webdataset and len({path[:1] for path in paths}) == 1
+    contains_all = is_webdataset and len({path[:1] for path in paths}) == 1
     layout = find_folder_layout(
         folders,
         [path[top:] for path in paths],

@@ -27,11 +27,11 @@ from ..file_trees.file_names import (
     reason_of_name,
     sort_files,
 )
-from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
+from ..file_trees.survey import TreeSurvey, survey_tree
 from ..file_trees.tree import UNREADABLE, FileTree, FolderTree, TarTree, ZipTree, open_zip
 from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, CellRef, FaultRef, PartRef, Row, key_of_path, unique_part
-from ..tables.columns import Columns
+from ..tables.columns import SourceOptions
 from ..tables.named_files import EXTENSIONS, NamedFiles, is_link, split_of_name
 from .archives import TarSource, plain_tar, tar_files, webdataset_rows
 from .hugging_face import HuggingFaceSource
@@ -143,19 +143,19 @@ class FilesSource(Source):
     Attributes:
         path: The folder or archive; also a folder of tars, which are read one by one.
         kind: ``"webdataset"`` is a tar whose members are grouped as webdataset does, unless they have another layout.
-        columns: The columns of tables that the user names.
+        takes_all: Every file with an extension is a part, except tables and archives.
     """
 
     path: str
     kind: Literal["folder", "zip", "tar", "webdataset"] = "folder"
-    options: TreeOptions = field(default_factory=TreeOptions)
-    columns: Columns = field(default_factory=Columns)
+    options: SourceOptions = field(default_factory=SourceOptions)
+    takes_all: bool = False
     _survey: TreeSurvey | None = field(default=None, init=False, repr=False)
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         """Yield the samples, sorted by folder and name."""
         count = 0
-        for tree in open_trees(self.path, self.kind, listing.scratch, self.columns):
+        for tree in open_trees(self.path, self.kind, listing.scratch, self.options):
             survey = self._surveyed(tree, listing.scratch)
             if self.kind == "webdataset" and isinstance(tree, TarTree):
                 rows = webdataset_rows(tree.path, tree.plain, listing.account)
@@ -187,7 +187,7 @@ class FilesSource(Source):
         """Return what the samples are; for several tars, the samples of the last."""
         if self._survey is None:
             with scratch_folder() as scratch:
-                for tree in open_trees(self.path, self.kind, scratch, self.columns):
+                for tree in open_trees(self.path, self.kind, scratch, self.options):
                     self._surveyed(tree, scratch)
         return self._survey or TreeSurvey()
 
@@ -197,7 +197,7 @@ class FilesSource(Source):
     def _surveyed(self, tree: FileTree, scratch: str) -> TreeSurvey:
         def names_files(table: str) -> bool:
             try:
-                files, source = open_table(tree, table, replace(self.columns, parts={}), scratch)
+                files, source = open_table(tree, table, replace(self.options, parts={}), scratch)
                 columns = source.describe()
                 # A mere list of files adds nothing to them.
                 is_list = len(columns) == 1 and not posixpath.basename(table).startswith("metadata.")
@@ -207,17 +207,18 @@ class FilesSource(Source):
 
         if self._survey is not None and self.kind == "folder":
             return self._survey
-        options = replace(self.options, is_webdataset=self.kind == "webdataset")
         self._survey = survey_tree(
             tree,
-            options,
+            self.options,
+            takes_all=self.takes_all,
+            is_webdataset=self.kind == "webdataset",
             names_files=names_files,
             is_annotation=lambda name: is_annotation_list(tree.local_path(name, scratch)),
             is_interleaved=lambda name: (
                 name.lower().endswith(LINE_ENDINGS) and annotation_kind(tree.local_path(name, scratch)) == "interleaved"
             ),
         )
-        if self.kind == "webdataset" and not (self._survey.is_plain and options.group_by is None):
+        if self.kind == "webdataset" and not (self._survey.is_plain and self.options.group_by is None):
             self.kind = "tar"
         return self._survey
 
@@ -228,16 +229,16 @@ class FilesSource(Source):
         self.path, self.kind = state
 
 
-def open_trees(path: str, kind: str, scratch: str, columns: Columns) -> Iterator[FileTree]:
+def open_trees(path: str, kind: str, scratch: str, options: SourceOptions) -> Iterator[FileTree]:
     """Yield the folder or archive at a path, or each tar of a folder; see :class:`FilesSource`.
 
     Args:
         kind: ``"folder"``, ``"zip"``, or a kind of tars.
         scratch: A folder for tars that have to be decompressed.
-        columns: Which files links and tables may lead to.
+        options: Which files links and tables may lead to.
     """
     if kind == "folder":
-        yield FolderTree(path, columns.access, root=columns.root)
+        yield FolderTree(path, options.access, root=options.root)
     elif kind == "zip":
         yield ZipTree(path)
     else:
@@ -350,7 +351,7 @@ class _TreeRows:
     def _table_rows(self, table: str) -> Iterator[Row]:
         """Yield the rows of a table, which may name files of the tree."""
         survey, unit = self._survey, posixpath.dirname(table)
-        files, source = open_table(self._tree, table, self._source.columns, self._listing.scratch)
+        files, source = open_table(self._tree, table, self._source.options, self._listing.scratch)
         splits = {name: split_of_name(name) for name in survey.tables}
         has_splits = "" not in splits.values() and len({*splits.values()}) > 1
         count, account = 0, Account()
@@ -388,7 +389,7 @@ class _TreeRows:
                     yield msgspec.structs.replace(row, origin=row.origin.replace(path, self._shown(name)))
         else:
             folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
-            inner = HuggingFaceSource(path=folder, columns=self._source.columns)
+            inner = HuggingFaceSource(path=folder, columns=self._source.options)
             account = Account()
             yield from inner.rows(replace(listing, shuffled=True, account=account))
             self._leave_rows(account, "")
@@ -396,7 +397,7 @@ class _TreeRows:
 
 
 def open_table(
-    tree: FileTree, table: str, columns: Columns, scratch: str
+    tree: FileTree, table: str, columns: SourceOptions, scratch: str
 ) -> tuple[TableFiles, TextTableSource | ArrowTableSource]:
     """Return the files that a table in a tree names, and the table."""
     files = TableFiles(tree, table, columns.access, columns.root)

@@ -28,7 +28,7 @@ from ..file_trees.tree import FileTree, FolderTree
 from ..rows.documents import Item, take_items, with_items
 from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, FaultRef, PartRef, Row, ValueRef, key_of_path
-from ..tables.columns import Columns
+from ..tables.columns import SourceOptions
 from ..tables.named_files import NamedFiles, is_inline, join_root, split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
@@ -58,7 +58,7 @@ class InterleavedFilesSource(Source):
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         has_documents = False
-        columns = Columns(root=self.root, access=self.access)
+        columns = SourceOptions(root=self.root, access=self.access)
         for tree in open_trees(self.path, self._form(), listing.scratch, columns):
             documents = _Documents(tree, columns, listing)
             has_documents |= bool(documents.names)
@@ -91,7 +91,7 @@ def _number(name: str) -> int:
 class _Documents:
     """The documents of a tree, and the fate of each of its files."""
 
-    def __init__(self, tree: FileTree, columns: Columns, listing: Listing) -> None:
+    def __init__(self, tree: FileTree, columns: SourceOptions, listing: Listing) -> None:
         self._tree = tree
         self._root = columns.root
         self._files = NamedFiles(columns.root or tree.path, columns.access)

@@ -20,7 +20,7 @@ from ..rows.file_access import data_folder
 from ..rows.row import Row
 from ..tables.arrow_files import open_table
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
-from ..tables.columns import Columns, FoundColumn, TableColumn, TableLayout
+from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout
 from ..tables.detect import find_layout
 from ..tables.named_files import NamedFiles, TableFile, list_table_files
 from ..tables.part_values import RowMaker
@@ -45,7 +45,7 @@ class TableSource(Source):
     """
 
     path: str
-    columns: Columns = field(default_factory=Columns)
+    columns: SourceOptions = field(default_factory=SourceOptions)
     known: dict[str, TableLayout] = field(default_factory=dict, repr=False, compare=False)
 
     @abstractmethod

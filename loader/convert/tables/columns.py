@@ -34,9 +34,13 @@ Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", 
 and pictures that line up, and of what belongs to them."""
 
 
+GroupBy = Literal["name", "folder", "parallel", "number"]
+"""What the files of a sample share: the name, the folder, the path but for one folder of it, or a number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """The columns that the user names; the others are detected.
+class SourceOptions:
+    """Settings of sources, each of which uses those that it has: columns that the user names; others are detected.
 
     Attributes:
         parts: Part name → column; if there are any, no other column becomes a part. A name without a known extension
@@ -47,6 +51,10 @@ class Columns:
         access: Decides which files paths may name.
         files: Files that paths name; None for those below the root.
         keep_text_only: Rows without a picture or another file are samples, too; None if they are conversations.
+        keep_urls: Columns of URLs stay text.
+        classes: Subfolders of a folder are labels; None decides by its files.
+        splits: Subfolders such as ``train`` are split parts; None decides by their names.
+        group_by: None decides by the names of files.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -57,6 +65,9 @@ class Columns:
     files: NamedFiles | None = None
     keep_text_only: bool | None = None
     keep_urls: bool = False
+    classes: bool | None = None
+    splits: bool | None = None
+    group_by: GroupBy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

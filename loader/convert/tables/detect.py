@@ -13,7 +13,7 @@ from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.row import unique_part
-from .columns import Columns, FoundColumn, PartColumns, Role, TableColumn, TableLayout, flat
+from .columns import FoundColumn, PartColumns, Role, SourceOptions, TableColumn, TableLayout, flat
 from .named_files import (
     CAPTION_NAMES,
     KEY_NAMES,
@@ -34,7 +34,7 @@ _BYTES_TYPES = ("bytes", "media", "media list")
 _MEDIA_ROLES = ("path", "url", "bytes")
 
 
-def find_layout(table: Sequence[TableColumn], columns: Columns, *, files: NamedFiles, at: str) -> TableLayout:
+def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: NamedFiles, at: str) -> TableLayout:
     """Return how the rows of a table become samples.
 
     Args:
@@ -66,7 +66,7 @@ def find_layout(table: Sequence[TableColumn], columns: Columns, *, files: NamedF
 
 
 class _Finder:
-    def __init__(self, table: Sequence[TableColumn], columns: Columns, files: NamedFiles, at: str) -> None:
+    def __init__(self, table: Sequence[TableColumn], columns: SourceOptions, files: NamedFiles, at: str) -> None:
         self._table = {column.name: column for column in table}
         self._columns = columns
         self._is_remote = columns.files is None and is_url(files.root)

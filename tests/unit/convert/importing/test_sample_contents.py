@@ -23,9 +23,10 @@ from loader.convert.importing.write_shard import write_trial
 from loader.convert.rows.row import encode_row
 from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.coco import CocoSource
-from loader.convert.sources.detect import SourceOptions, open_source
+from loader.convert.sources.detect import open_source
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Listing, Source
+from loader.convert.tables.columns import SourceOptions
 from loader.errors import SampleError
 from tests.unit.convert.importing.test_run import import_folder, samples_of
 

@@ -20,7 +20,7 @@ from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import ArrowTableSource
 from loader.convert.tables import arrow_files
-from loader.convert.tables.columns import Columns
+from loader.convert.tables.columns import SourceOptions
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError
 from tests.imports import imported, picture, reasons
@@ -259,7 +259,7 @@ def test_without_pyarrow_the_error_names_the_extra(pictures: ArrowTableSource, m
 
 
 def test_named_columns_of_parquet(pictures: ArrowTableSource, tmp_path: Path) -> None:
-    columns = Columns(parts={"image": "image", "tags.json": "tags"}, key="caption")
+    columns = SourceOptions(parts={"image": "image", "tags.json": "tags"}, key="caption")
     source = ArrowTableSource(path=pictures.path, kind="parquet", columns=columns)
     samples, _ = imported(source, tmp_path / "out")
     assert samples["photo 3"] == {"image.png": picture(3, "PNG"), "tags.json": b'["a","3"]'}

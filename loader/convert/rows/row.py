@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -135,20 +134,6 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
         return -1 if min(sizes, default=0) < 0 else sum(sizes)
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Row] = msgspec.msgpack.Decoder(Row)
-
-
-def encode_row(row: Row) -> bytes:
-    """Return a row as bytes, for :func:`decode_row`."""
-    return _encoder.encode(row)
-
-
-def decode_row(data: Any) -> Row:
-    """Return the row that :func:`encode_row` encoded."""
-    return _decoder.decode(data)
-
-
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
 _MAX_BYTES = 1000  # of a key; file systems allow 255 for each folder, tars any length
 
@@ -224,14 +209,12 @@ def rename_repeated(hashes: npt.NDArray[np.int64], key_of: Callable[[int], str])
         while True:
             number += 1
             candidate = f"{key}-{number}"
-            if candidate not in seen and not _contains(taken, hash_key(candidate)):
+            hashed = hash_key(candidate)
+            place = int(np.searchsorted(taken, hashed))
+            is_taken = place < len(taken) and int(taken[place]) == hashed
+            if candidate not in seen and not is_taken:
                 break
         counts[key] = number
         seen.add(candidate)
         renamed[row] = candidate
     return renamed
-
-
-def _contains(hashes: npt.NDArray[np.int64], value: int) -> bool:
-    place = int(np.searchsorted(hashes, value))
-    return place < len(hashes) and int(hashes[place]) == value

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -15,7 +16,7 @@ from ...format.tar.header import BLOCK
 from ...order.index_permutation import permute_array
 from ...storage import ClosesOnExit, raise_storage_error
 from ..writing.shard_file import member_bytes
-from .row import CellRef, PartRef, Row, decode_row, encode_row, hash_key, rename_repeated
+from .row import CellRef, PartRef, Row, hash_key, rename_repeated
 
 IntArray = npt.NDArray[np.int64]
 
@@ -126,6 +127,8 @@ def _cuts(ends: IntArray, start: int, stop: int, layout: ShardLayout) -> Iterato
         start = end
 
 
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Row)
 _ESTIMATE_MARGIN = 16
 """The size of an estimated part counts a sixteenth more: twice the deviation of the mean of 1,000 parts whose sizes
 deviate by their mean. With less than a block more, the mean of the padded sizes is not underestimated either."""
@@ -152,7 +155,7 @@ class RowFileWriter(ClosesOnExit):
 
     def add(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            data = encode_row(row)
+            data = _encoder.encode(row)
             try:
                 self._file.write(data)
             except OSError as error:
@@ -215,7 +218,7 @@ class RowFile:
             raise_storage_error("read this file", self.path, error)
 
     def __getitem__(self, row: int) -> Row:
-        return decode_row(self.read(row))
+        return _decoder.decode(self.read(row))
 
     def key(self, row: int, proposed: str) -> str:
         return self.renamed.get(row, proposed)

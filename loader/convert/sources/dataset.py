@@ -71,10 +71,8 @@ class DatasetSource(Source):
                 continue
             folder.open_shard(shard).close()
             names = [] if splits is None else [splits.name(first + number) or NO_SPLIT for number in numbers]
-            rows = _rows(
-                index.shard_index(shard), shard.info, storage.path(shard.name), numbers, names, wanted, account
-            )
-            yield from rows
+            path, columns = storage.path(shard.name), index.shard_index(shard)
+            yield from _rows(columns, shard.info, path, numbers, names, wanted, account)
 
     def _unprepared(self, account: Account) -> Iterator[Row]:
         tars = find_tars(self.path)
@@ -88,7 +86,7 @@ class DatasetSource(Source):
         for shard in tars.shards:
             index = index_shard(tars.storage, shard.name)
             seen.update(index.part_names)
-            wanted = self._matching(index.part_names)
+            wanted = frozenset(filter(self._is_kept, index.part_names))
             yield from _rows(
                 index, shard, tars.storage.path(shard.name), range(len(index.key_ends)), [], wanted, account
             )
@@ -97,8 +95,8 @@ class DatasetSource(Source):
     def _wanted(self, names: Sequence[str]) -> frozenset[str]:
         return frozenset(kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.path))
 
-    def _matching(self, names: Sequence[str]) -> frozenset[str]:
-        return frozenset(name for name in names if is_kept(name, keep=self.keep_parts, drop=self.drop_parts))
+    def _is_kept(self, name: str) -> bool:
+        return is_kept(name, keep=self.keep_parts, drop=self.drop_parts)
 
 
 def is_prepared_dataset(path: str) -> bool:

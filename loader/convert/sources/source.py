@@ -83,55 +83,6 @@ def picture_ref(files: NamedFiles, path: str) -> PartRef:
     return files.ref(path, "", named_by_contents=False)
 
 
-def find_picture_folder(
-    annotations: str, pictures: Iterable[Sequence[str]], *, root: str | None, access: FileAccess, subset: str = ""
-) -> tuple[NamedFiles, int]:
-    """Find the folder that the paths of pictures start from: the first that has one of the first pictures.
-
-    If none near the annotations has one, it is the only folder below that of the data which does.
-
-    Args:
-        annotations: The file with the annotations.
-        pictures: Possible names of each picture; all pictures have their names in the same order.
-        root: The folder or URL that the user names, or a folder above it; None tries folders next to the file.
-        access: Decides which files may be named.
-        subset: Name of a folder that may have them, such as ``train2017``.
-
-    Returns:
-        The files that names start from the folder of, and the position of the names that exist.
-    """
-    paths = (names for names in pictures if not (is_url(names[0]) or is_inline(names[0])))
-    tried = [*islice(paths, _TRIED_PICTURES)]
-    if root is not None and is_url(root):
-        return NamedFiles(root, access), 0
-    folder = os.path.dirname(os.path.abspath(annotations))
-    parent = os.path.dirname(folder)
-    inner = ["", subset, "images", os.path.join("images", subset)]
-    bases = (folder, parent) if root is None else (os.path.abspath(root),)
-    allowed = [data_folder(annotations)] if root is None else bases
-    folders = list(dict.fromkeys(os.path.normpath(os.path.join(base, name)) for base in bases for name in inner))
-    if not tried:
-        return NamedFiles(folders[0], access, allowed), 0
-    for is_near in (True, False):
-        below = [] if is_near else [base for base, _, _ in islice(os.walk(allowed[0]), _SEARCHED_FOLDERS + 1)]
-        candidates = folders if is_near else below if len(below) <= _SEARCHED_FOLDERS else []
-        hits = (
-            (candidate, position)
-            for names in tried
-            for candidate in candidates
-            for position, name in enumerate(names)
-            if os.path.lexists(join_root(candidate, name))
-        )
-        hit = next(hits, None)
-        if hit is not None and (is_near or all(candidate == hit[0] for candidate, _ in hits)):
-            return NamedFiles(hit[0], access, allowed), hit[1]
-    raise ConfigError(
-        f"none of the first pictures exists, such as {tried[0][0]!r}; tried {', '.join(folders)}",
-        at=annotations,
-        hint="name the folder of the pictures with --root",
-    )
-
-
 class ListedPictures:
     """The pictures on this machine that files of annotations list."""
 
@@ -280,10 +231,49 @@ class AnnotationSource(Source):
     root: str | None = None
     access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
 
-    def picture_folder(self, names: Iterable[Sequence[str]]) -> tuple[NamedFiles, int]:
-        """Return the folder of the files; see :func:`find_picture_folder`."""
+    def picture_folder(self, pictures: Iterable[Sequence[str]]) -> tuple[NamedFiles, int]:
+        """Find the folder that the paths of pictures start from: the first that has one of the first pictures.
+
+        If none near the annotations has one, it is the only folder below that of the data which does.
+
+        Args:
+            pictures: Possible names of each picture; all pictures have their names in the same order.
+
+        Returns:
+            The files that names start from the folder of, and the position of the names that exist.
+        """
+        paths = (names for names in pictures if not (is_url(names[0]) or is_inline(names[0])))
+        tried = [*islice(paths, _TRIED_PICTURES)]
+        if self.root is not None and is_url(self.root):
+            return NamedFiles(self.root, self.access), 0
+        # A folder may be named after the split part, such as train2017.
         subset = subset_of_file(self.path)
-        return find_picture_folder(self.path, names, root=self.root, access=self.access, subset=subset)
+        folder = os.path.dirname(os.path.abspath(self.path))
+        inner = ["", subset, "images", os.path.join("images", subset)]
+        bases = (folder, os.path.dirname(folder)) if self.root is None else (os.path.abspath(self.root),)
+        allowed = [data_folder(self.path)] if self.root is None else bases
+        folders = list(dict.fromkeys(os.path.normpath(os.path.join(base, name)) for base in bases for name in inner))
+        if not tried:
+            return NamedFiles(folders[0], self.access, allowed), 0
+        # Try the folders near the annotations, then all that are below the folder of the data.
+        for is_near in (True, False):
+            below = [] if is_near else [base for base, _, _ in islice(os.walk(allowed[0]), _SEARCHED_FOLDERS + 1)]
+            candidates = folders if is_near else below if len(below) <= _SEARCHED_FOLDERS else []
+            hits = (
+                (candidate, position)
+                for names in tried
+                for candidate in candidates
+                for position, name in enumerate(names)
+                if os.path.lexists(join_root(candidate, name))
+            )
+            hit = next(hits, None)
+            if hit is not None and (is_near or all(candidate == hit[0] for candidate, _ in hits)):
+                return NamedFiles(hit[0], self.access, allowed), hit[1]
+        raise ConfigError(
+            f"none of the first pictures exists, such as {tried[0][0]!r}; tried {', '.join(folders)}",
+            at=self.path,
+            hint="name the folder of the pictures with --root",
+        )
 
     def element_rows(self, make: Callable[[int, Element], Row], *, inside: Sequence[str] = ("data",)) -> Iterator[Row]:
         """Yield the row of each element, in the split part that the name of the file has.

@@ -305,10 +305,7 @@ def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -
         names: The files of a folder that may be read; None for all.
     """
     extensions = EXTENSIONS[kind]
-    if _extension(path) in extensions and not os.path.isdir(path):
-        storage, name = open_parent(path)
-        return [_table_file(storage.stat(name), storage.path(name), folder="")]
-    if not is_url(path) and not os.path.isdir(path):
+    if not os.path.isdir(path) and (_extension(path) in extensions or not is_url(path)):
         storage, name = open_parent(path)
         return [_table_file(storage.stat(name), storage.path(name), folder="")]
     storage = open_storage(path)

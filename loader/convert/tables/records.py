@@ -221,7 +221,9 @@ class DelimitedReader:
         first = next(self._records, None)
         if first is None:
             raise ConfigError("this table is empty", at=path, hint="name a file with rows")
-        self._first = first if any(map(_is_data, first[1])) and not _are_positions(first[1]) else None
+        self._first = (
+            first if any(_shape(field) != "text" for field in first[1]) and not _are_positions(first[1]) else None
+        )
         self.names = _unique_names([f"column_{n}" for n, _ in enumerate(first[1], 1)] if self._first else first[1])
 
     @property
@@ -313,10 +315,6 @@ class DelimitedReader:
 def _delimiter(line: str) -> str:
     """Return the delimiter that divides a line into the most fields."""
     return max(_DELIMITERS, key=lambda delimiter: len(next(csv.reader([line], delimiter=delimiter), [])))
-
-
-def _is_data(field: str) -> bool:
-    return _shape(field) != "text"
 
 
 def _are_positions(fields: list[str]) -> bool:

@@ -170,7 +170,7 @@ def _nearest(value: float) -> int:
 
 def decode_audio_clips(
     reader: AudioReader, windows: Sequence[SampleWindow], max_samples: int | None = None
-) -> list[AudioClip | None]:
+) -> list[AudioClip]:
     """Decode the samples of windows, each once unless windows are far apart.
 
     Args:
@@ -178,8 +178,9 @@ def decode_audio_clips(
         max_samples: Limit of the samples of all channels and clips; None: no limit.
 
     Returns:
-        A clip for each window, without samples if the window is empty; None if it is outside of the stream.
+        A clip for each window that is inside of the stream, without samples if the window is empty.
     """
+    # Decode from the start of each window, in the order of these, while one waits or is active.
     total = 0
     order = sorted(range(len(windows)), key=lambda number: windows[number].start)
     parts: list[list[npt.NDArray[Any]]] = [[] for _ in windows]
@@ -197,6 +198,7 @@ def decode_audio_clips(
         end = start + samples.shape[1]
         while waiting and windows[waiting[-1]].start < end:
             active.append(waiting.pop())
+        # Give the block to the windows that it overlaps.
         for number in active:
             window = windows[number]
             part = samples[:, max(window.start - start, 0) : max(int(min(window.end, end)) - start, 0)]
@@ -212,8 +214,9 @@ def decode_audio_clips(
             )
         active = [number for number in active if end < windows[number].end]
     return [
-        AudioClip(samples=_concatenate(found), start=starts[number]) if number in starts else None
+        AudioClip(samples=_concatenate(found), start=starts[number])
         for number, found in enumerate(parts)
+        if number in starts
     ]
 
 

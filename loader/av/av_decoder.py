@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeVar, overload
 
 from ..format.media.av_container import audio_stream, media_start, open_av, video_stream
 from ..format.media.av_probe import probe_av, stream_spans
@@ -16,7 +16,10 @@ from ..format.media.metadata import AVMetadata
 from ..lazy_torch import torch
 from .audio_clips import AudioReader, decode_audio_clips, ranges_to_windows
 from .av_data import AudioUnit, AVData, VideoUnit, check_ranges, check_unit
-from .video_reader import TimeWindow, VideoReader, decode_clips, frames_to_windows, read_frame_times, seconds_to_windows
+from .video_reader import VideoReader, decode_clips, frames_to_windows, read_frame_times, seconds_to_windows
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
 
 
 def get_clips_uniform(  # noqa: PLR0917 - the order of megatron-energon
@@ -144,10 +147,8 @@ def _evenly_spaced(first: float, last: float, count: int) -> list[float]:
     return [first + number * step for number in range(count)]
 
 
-if TYPE_CHECKING:
-    from av.container import InputContainer
-
 _WHOLE = ((0, math.inf),)
+_Reader = TypeVar("_Reader", AudioReader, VideoReader)
 
 
 class AVDecoder:
@@ -205,7 +206,7 @@ class AVDecoder:
         Args:
             video_decode_audio: Also decode the samples of a video that has audio.
         """
-        with self._open() as container:
+        with open_av(self.stream) as container:
             has_video, has_audio = video_stream(container) is not None, audio_stream(container) is not None
         with_audio = has_audio and (video_decode_audio or not has_video)
         return self.get_clips(
@@ -262,19 +263,13 @@ class AVDecoder:
         check_unit(video_unit, ("frames", "seconds"), "video_unit")
         ranges = check_ranges(video_clip_ranges, "video_clip_ranges")
         times = self._read_frame_times() if video_unit == "frames" and ranges else ()
-        with self._open() as container, closing(VideoReader(container, self.stream, threads=self.threads)) as reader:
+        with self._reading(VideoReader) as (container, reader):
             origin = media_start(container)
-            windows: Sequence[TimeWindow | None]
             if video_unit == "frames":
                 windows = frames_to_windows(ranges, times)
             else:
                 windows = seconds_to_windows(ranges, reader.stream, reader.clock, origin)
-            within = [window for window in windows if window is not None]
-            clips = [
-                clip
-                for clip in decode_clips(reader, within, video_out_frame_size, self.max_video_pixels)
-                if clip is not None
-            ]
+            clips = decode_clips(reader, windows, video_out_frame_size, self.max_video_pixels)
             seconds = [
                 (float(clip.start * reader.clock - origin), float(clip.end * reader.clock - origin)) for clip in clips
             ]
@@ -296,10 +291,10 @@ class AVDecoder:
         """
         check_unit(audio_unit, ("samples", "seconds"), "audio_unit")
         ranges = check_ranges(audio_clip_ranges, "audio_clip_ranges")
-        with self._open() as container, closing(AudioReader(container, self.stream, threads=self.threads)) as reader:
+        with self._reading(AudioReader) as (container, reader):
             lead = reader.start - media_start(container)
             windows = ranges_to_windows(ranges, lead if audio_unit == "seconds" else None, reader.rate)
-            clips = [clip for clip in decode_audio_clips(reader, windows, self.max_audio_samples) if clip is not None]
+            clips = decode_audio_clips(reader, windows, self.max_audio_samples)
             seconds = []
             for clip in clips:
                 start = lead + Fraction(clip.start, reader.rate)
@@ -325,7 +320,7 @@ class AVDecoder:
             get_audio: Return metadata of the audio.
             get_audio_num_samples: Return the number of samples; for some containers, all audio is decoded to count it.
         """
-        found = self._probe()
+        found = probe_av(self.stream)
         unwanted = [
             *(["video"] if not get_video else []),
             *(["video_duration"] if not (get_video_duration or get_video_frame_count) else []),
@@ -342,7 +337,7 @@ class AVDecoder:
 
     def get_video_fps(self) -> float:
         """Return the average number of frames a second."""
-        fps = self._probe().video_fps
+        fps = probe_av(self.stream).video_fps
         if fps is None:
             raise ValueError("the file has no video, or does not state its frame rate")
         return fps
@@ -357,33 +352,33 @@ class AVDecoder:
             (None, None) if the file has no video.
         """
         del get_frame_count
-        found = self._probe()
+        found = probe_av(self.stream)
         return found.video_duration, found.video_num_frames
 
     def get_audio_duration(self) -> float | None:
         """Return the seconds from the start of the first sample to the end of the last one; None without audio."""
-        return self._probe().audio_duration
+        return probe_av(self.stream).audio_duration
 
     def get_audio_samples_per_second(self) -> int:
         """Return the sample rate."""
-        rate = self._probe().audio_sample_rate
+        rate = probe_av(self.stream).audio_sample_rate
         if rate is None:
             raise ValueError("the file has no audio")
         return rate
 
     def has_video_stream(self) -> bool:
         """Return True if the file has video other than a cover picture."""
-        with self._open() as container:
+        with open_av(self.stream) as container:
             return video_stream(container) is not None
 
     def has_audio_stream(self) -> bool:
         """Return True if the file has audio."""
-        with self._open() as container:
+        with open_av(self.stream) as container:
             return audio_stream(container) is not None
 
     def get_spans(self) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
         """Return the start and end of the video, and of the audio, in seconds; None for a missing one."""
-        with self._open() as container:
+        with open_av(self.stream) as container:
             start = media_start(container)
             streams = video_stream(container), audio_stream(container)
             found = stream_spans(container, [stream for stream in streams if stream is not None])
@@ -396,7 +391,7 @@ class AVDecoder:
     def decode_frame_starts(self) -> list[float]:
         """Decode the whole video; return the start times of its frames in seconds, up to the first damage."""
         starts: list[float] = []
-        with self._open() as container, closing(VideoReader(container, self.stream, threads=self.threads)) as reader:
+        with self._reading(VideoReader) as (container, reader):
             origin = media_start(container)
             with suppress(ValueError, OSError):  # PyAV raises both kinds, and the reader a ValueError at a cut end
                 starts.extend(float(frame.start * reader.clock - origin) for frame in iter(reader.read, None))
@@ -405,22 +400,19 @@ class AVDecoder:
     # ------------------------------------------------------------------------------------------- internals
 
     @contextmanager
-    def _open(self) -> Iterator[InputContainer]:
-        with open_av(self.stream) as container:
-            yield container
-
-    def _probe(self) -> AVMetadata:
-        return probe_av(self.stream)
+    def _reading(self, kind: type[_Reader]) -> Iterator[tuple[InputContainer, _Reader]]:
+        with open_av(self.stream) as container, closing(kind(container, self.stream, threads=self.threads)) as reader:
+            yield container, reader
 
     def _read_frame_times(self) -> Sequence[int]:
         if self._frame_times is None:
-            with self._open() as container:
+            with open_av(self.stream) as container:
                 video = video_stream(container)
                 self._frame_times = () if video is None else tuple(read_frame_times(container, video))
         return self._frame_times
 
     def _count_samples(self) -> int:
-        with self._open() as container, closing(AudioReader(container, self.stream, threads=self.threads)) as reader:
+        with self._reading(AudioReader) as (_, reader):
             return sum(block[1].shape[1] for block in iter(reader.read, None))
 
     def __getstate__(self) -> dict[str, Any]:

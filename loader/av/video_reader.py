@@ -64,7 +64,7 @@ def seconds_to_windows(
 
 def decode_clips(
     reader: VideoReader, windows: Sequence[TimeWindow], size: tuple[int, int] | None, max_pixels: int | None = None
-) -> list[VideoClip | None]:
+) -> list[VideoClip]:
     """Decode the frames of windows, each frame once unless windows are far apart and not in order.
 
     Args:
@@ -73,7 +73,7 @@ def decode_clips(
         max_pixels: Limit of the pixels of all frames of the clips; None: no limit.
 
     Returns:
-        A clip for each window; None if no frame is visible in it.
+        A clip for each window in which a frame is visible.
     """
     _check_pixels(_stated_pixels(reader.stream, windows, size), max_pixels)
     pixels = 0
@@ -99,7 +99,7 @@ def decode_clips(
             for number in active:
                 frames[number].append((timed, picture))
             active = [number for number in active if timed.end <= windows[number].last]
-    return [_clip(found) for found in frames]
+    return [_clip(found) for found in frames if found]
 
 
 def _stated_pixels(stream: VideoStream, windows: Sequence[TimeWindow], size: tuple[int, int] | None) -> int:
@@ -120,9 +120,7 @@ def _check_pixels(pixels: int, limit: int | None) -> None:
         )
 
 
-def _clip(found: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> VideoClip | None:
-    if not found:
-        return None
+def _clip(found: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> VideoClip:
     shapes = {picture.shape for _, picture in found}
     if len(shapes) > 1:
         sizes = ", ".join(f"{width}x{height}" for height, width, _ in sorted(shapes))
@@ -156,18 +154,18 @@ class _Pictures:
         return np.rot90(picture, turns) if turns else picture
 
 
-def frames_to_windows(ranges: Sequence[tuple[float, float]], times: Sequence[int]) -> list[TimeWindow | None]:
-    """Convert ranges of frames, both ends included, to the stream's clock; None for ranges after the last frame.
+def frames_to_windows(ranges: Sequence[tuple[float, float]], times: Sequence[int]) -> list[TimeWindow]:
+    """Convert ranges of frames, both ends included, to the stream's clock; ranges after the last frame are dropped.
 
     Args:
         times: Start times of the frames, sorted.
     """
-    windows: list[TimeWindow | None] = []
+    windows: list[TimeWindow] = []
     for start, end in ranges:
         first = math.floor(start)
         last = len(times) - 1 if math.isinf(end) else min(math.floor(end), len(times) - 1)
-        beyond = first >= len(times) or last < first
-        windows.append(None if beyond else TimeWindow(first=times[first], last=times[last]))
+        if first <= last:
+            windows.append(TimeWindow(first=times[first], last=times[last]))
     return windows
 
 

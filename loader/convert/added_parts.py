@@ -314,6 +314,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         StorageError: A file cannot be read or written.
         SampleError: Too many rows cannot be read.
     """
+    # Compare the keys of the source with the keys of the dataset.
     folder = folder_at(plan.dataset)
     split = folder.documents.split
     if split is None or not any(split.split_parts.values()):
@@ -325,6 +326,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
     used = _used_samples(folder)
     lacking = np.flatnonzero(used & ~counted.has_parts)
     _check(plan, folder, counted, lacking)
+    # Write the parts, unless an interrupted run has, and then the metadataset.
     metadataset = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"
     text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
     if _is_written(plan, metadataset, text):
@@ -347,6 +349,7 @@ def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = 
         storage, name = open_parent(metadataset)
         with storage.create(name) as file:
             file.write(text.encode())
+    # Prepare the join.
     reports = prepare_metadataset(metadataset)
     return AddPartsReport(
         output=plan.output,
@@ -384,6 +387,7 @@ def _used_samples(folder: Dataset) -> npt.NDArray[np.bool_]:
 
 
 def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: npt.NDArray[np.int64]) -> None:
+    # Check that keys match.
     if not counted.matched:
         raise ConfigError(
             f"no key of the {counted.unused:,} samples in {plan.source} is one of the dataset; the source has"
@@ -398,6 +402,7 @@ def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: np
             at=folder.path,
             hint="pass --nonmatch skip, which skips them, or --nonmatch none, which leaves them without these parts",
         )
+    # Check the names of the new parts.
     clashing = [name for name in counted.parts if name in tar_index(folder).part_names]
     if clashing and not plan.replace:
         raise ConfigError(

@@ -170,6 +170,7 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
     exclude: list[str] = []
     ranges: dict[str, tuple[MergeInput, SubsetRange | None]] = {}
     for one in inputs:
+        # Refuse filters, whose samples have other numbers in the new dataset.
         split = one.folder.documents.required_split()
         if split.sample_filters:
             raise ConfigError(
@@ -179,6 +180,7 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
                 hint=f"split it by shards: energon split {quoted(one.path)} --split-by shards; or mix the datasets in a"
                 " metadataset",
             )
+        # Join the parts of one name, which must have one range.
         known = one.folder.shard_counts
         for part, shards in split.split_parts.items():
             present = [one.new_name(shard) for shard in shards if shard in known]
@@ -194,6 +196,7 @@ def merged_split(inputs: Sequence[MergeInput]) -> SplitConfig:
                     at=one.path,
                     hint=f"split one of them again, by shards: energon split {quoted(one.path)} --split-by shards",
                 )
+        # Exclude what the input excludes.
         names = frozenset(known)
         exclude += [one.new_name(name) for name in split.exclude if split_sample_name(name, names)[0] in known]
     return SplitConfig(
@@ -270,7 +273,7 @@ def run_merge(plan: MergePlan, *, on_progress: ProgressCallback | None = None) -
     """Merge prepared datasets of tar shards into a new one.
 
     The shards of each input are in a folder of its own, so a sample is ``<input>/<shard>/<key>``. The index is
-    assembled from those of the inputs; no shard is scanned, except those in which keys are renamed. Parts of the splits
+    assembled from the indexes of the inputs; no shard is scanned, except where keys are renamed. Parts of the splits
     with one name become one part. Columns and filters are carried if all inputs have them. The folder gets its name at
     the end, so that a kill at any moment leaves no dataset or the whole.
 

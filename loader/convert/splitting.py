@@ -88,6 +88,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
         ConfigError: The groups do not exist, or a part would have no samples.
         StorageError: The dataset is missing, not prepared, or cannot be written.
     """
+    # Group the samples, and assign whole shards, or samples where the shares would be too far from the ratio.
     folder = folder_at(plan.path)
     groups = find_groups(folder, plan.group_by, compute=plan.compute, on_progress=on_progress)
     shards = folder.index.shards
@@ -96,6 +97,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
     by: Literal["shards", "samples"] = "shards"
     if plan.by == "samples" or (plan.by == "auto" and not _is_near(plan.ratio, chosen)):
         by, chosen = "samples", _parts_of_groups(plan, groups.names, groups.sizes)[groups.numbers]
+    # Collect the samples and shards of each part.
     counts = np.bincount(chosen, minlength=len(plan.ratio)).tolist()
     names = [shard.name for shard in shards]
     members = [np.flatnonzero(chosen == number) for number in range(len(plan.ratio))]
@@ -110,6 +112,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
                 at=folder.path,
                 hint="pass --split-by samples, group by something finer, or give the part a larger share",
             )
+    # Write the split.
     file = f"{FOLDER}/{folder.documents.split_file or SPLIT_YAML}"
     if not plan.dry_run:
         with folder.storage.lock(LOCK):

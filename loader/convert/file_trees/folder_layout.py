@@ -95,7 +95,8 @@ class FolderLayout:
 
     Attributes:
         split_depth: Number of folders above those that are split parts; None without such.
-        classes: Class → its number: the names of the folders, or of those in the split parts, sorted; empty for none.
+        classes: Class → its number: the sorted names of the folders, or of the folders in the split parts; empty for
+            none.
     """
 
     split_depth: int | None = None
@@ -135,7 +136,7 @@ def find_folder_layout(
         paths: The names of each that may tell split parts and classes.
         classes: True if folders are classes, False if not, None to decide by what is there: all files are pictures, at
             one depth, in two folders or more, whose names are neither all numbers of three digits or more, nor all
-            those of parts, such as ``masks``.
+            names of parts, such as ``masks``.
         splits: True if folders are split parts, False if not, None to decide as :func:`_split_depth`.
     """
     depth = _split_depth(paths) if splits is None else (1 if _are_splits_below(paths) else 0) if splits else None

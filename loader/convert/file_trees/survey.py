@@ -61,7 +61,7 @@ class TreeSurvey:
         return is_by_name and is_whole and not self.folders.classes and self.folders.split_depth is None
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """Return the names of a folder and those above it that tell splits and classes."""
+        """Return the names of a folder and of the folders above it that tell splits and classes."""
         return self.grouping.without_role(_pieces(folder))[self.top :]
 
 
@@ -248,6 +248,7 @@ def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) 
 
 def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Mapping[str, Sequence[str]]) -> ImportWay:
     """Return how one of several kinds of data is imported, which may name the files next to it."""
+    # Data with a kind of their own need no other sources.
     if kind == "name":
         return import_way(tree.path, "--group-by", "name", taken="the files alone")
     if what.startswith("records"):
@@ -256,6 +257,7 @@ def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Map
     is_packed = tree.unit == "members"
     if kind and not is_packed:
         return import_way(tree.path, "--from", kind, taken=f"the {what} alone")
+    # Others are named one by one; what is in an archive is unpacked first.
     packed, root = ([tree.path], os.path.splitext(tree.path)[0]) if is_packed else ([], tree.path)
     files = pieces.get("files", ())
     sources, taken, options = [names[0]], f"{names[0]} alone", list[str]()

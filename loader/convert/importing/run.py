@@ -183,6 +183,7 @@ class _Run:
         )
         workers = min(plan.workers, len(self._shards))
         apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
+        # Follow the workers, and put their records in the order of the shards.
         self._report()
         with closing(stream_from_workers(write, self._shards, workers=workers, apart=apart)) as results:
             for number, written in results:

@@ -294,6 +294,7 @@ def write_trial(
     """
     failures: list[FailedRow] = []
     fault: EnergonError | None = None
+    # Give dead hosts up before rows of them are tried.
     contact_hosts(listed, downloads, max_failures, at=listed.sources[0].path)
     with scratch_folder() as folder:
         storage = LocalStorage(folder)
@@ -301,6 +302,7 @@ def write_trial(
         with storage.create("first_samples.tar", durable=False) as file, closing(reader):
             shard = ShardFile(file)
             tried = min(len(listed.rows), _MAX_TRIED)
+            # Write rows until there are enough, and note those that fail.
             for number in range(tried):
                 if number >= _MAX_SAMPLES and shard.samples:
                     break

@@ -191,11 +191,13 @@ def rename_repeated(hashes: npt.NDArray[np.int64], key_of: Callable[[int], str])
     Args:
         hashes: Hash of the key of each row, shape (n,).
     """
+    # Find the rows whose hash another row has.
     order = np.argsort(hashes, kind="stable")
     repeats = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
     if not len(repeats):
         return {}
     suspects = np.unique(np.concatenate((order[repeats], order[repeats + 1])))
+    # Compare their keys, and number those that repeat.
     taken = np.sort(hashes)
     seen: set[str] = set()
     counts: dict[str, int] = {}

@@ -1,8 +1,8 @@
 # The public names of this package, each with the module that defines it.
 
-from ..tables.columns import SourceOptions as SourceOptions
 from .detect import (
     KINDS as KINDS,
+    SourceOptions as SourceOptions,
     found_columns as found_columns,
     open_source as open_source,
     open_sources as open_sources,

@@ -78,7 +78,7 @@ class CocoSource(AnnotationSource):
     """The pictures of a COCO file with their captions, or their objects.
 
     A picture with captions has the parts ``jpg``, ``txt`` (the first caption) and ``json`` (all); one without fails. A
-    picture with objects has the parts ``jpg`` and ``json``, also if there are none.
+    picture with objects, or with an empty list of them, has the parts ``jpg`` and ``json``.
     """
 
     kind: str = "coco"

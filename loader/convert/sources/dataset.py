@@ -31,7 +31,7 @@ class DatasetSource(Source):
     """The samples of a prepared dataset of tar shards, of a folder of such shards without metadata, or of one shard.
 
     Attributes:
-        samples: Numbers of the samples, ascending, each of which has one of ``parts``; None for all. Only of prepared
+        samples: Numbers of the samples, ascending, all with one of the kept parts; None for all. Only of prepared
             datasets.
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these.
@@ -209,6 +209,13 @@ def is_kept(name: str, *, keep: Sequence[str], drop: Sequence[str]) -> bool:
     return is_wanted and not any(fnmatchcase(name, pattern) for pattern in drop)
 
 
+def _pieces(samples: IntArray) -> Iterator[tuple[IntArray, int, int]]:
+    """Yield pieces of ascending numbers, each with the half-open range that contains it."""
+    for start in range(0, len(samples), _SAMPLES_AT_ONCE):
+        piece = samples[start : start + _SAMPLES_AT_ONCE]
+        yield piece, int(piece[0]), int(piece[-1]) + 1
+
+
 def samples_in_folder(index: DatasetIndex, samples: IntArray) -> IntArray:
     """Return those samples whose keys do not lead out of a folder.
 
@@ -216,9 +223,7 @@ def samples_in_folder(index: DatasetIndex, samples: IntArray) -> IntArray:
         samples: Numbers of samples, ascending.
     """
     kept = []
-    for start in range(0, len(samples), _SAMPLES_AT_ONCE):
-        some = samples[start : start + _SAMPLES_AT_ONCE]
-        low, high = int(some[0]), int(some[-1]) + 1
+    for some, low, high in _pieces(samples):
         first = int(index.key_ends[low - 1]) if low else 0
         ends = index.key_ends[low:high].astype(np.int64) - first
         keys = np.asarray(index.key_bytes[first : first + int(ends[-1])])
@@ -240,9 +245,7 @@ def samples_with_parts(index: DatasetIndex, samples: IntArray, names: Collection
         return samples
     wanted = np.array([name in names for name in index.part_names], np.bool_)
     found = []
-    for start in range(0, len(samples), _SAMPLES_AT_ONCE):
-        some = samples[start : start + _SAMPLES_AT_ONCE]
-        low, high = int(some[0]), int(some[-1]) + 1
+    for some, low, high in _pieces(samples):
         ends = index.part_ends[low:high].astype(np.int64)
         first = int(index.part_ends[low - 1]) if low else 0
         kept = wanted[index.part_name[first : int(ends[-1])]]

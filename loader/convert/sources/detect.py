@@ -20,7 +20,7 @@ from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
 from ..file_trees.survey import UnclearDataError
 from ..rows.row import CellRef
-from ..tables.columns import FoundColumn, SourceOptions
+from ..tables.columns import FoundColumn, SourceOptions as SourceOptions  # noqa: PLC0414 - the stub of the package lists it
 from ..tables.named_files import EXTENSIONS
 from .archives import TarSource
 from .coco import CocoSource

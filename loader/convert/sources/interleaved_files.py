@@ -42,7 +42,7 @@ _NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")
 class InterleavedFilesSource(Source):
     """The documents in the JSON files of a folder or archive: one in a file, or a list or line each.
 
-    The layouts of documents are those of :class:`InterleavedSource`. Their pictures are found by name: from the folder
+    Documents have the layouts of :class:`InterleavedSource`. Their pictures are found by name: from the folder
     of the document, from the outer folder, or from ``images`` in either. If none is, they are the numbered pictures of
     the document in their order: ``doc_0.jpg``, ``doc/0.jpg``, or ``0.jpg`` where a folder has one document.
 

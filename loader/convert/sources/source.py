@@ -234,7 +234,7 @@ class AnnotationSource(Source):
     def picture_folder(self, pictures: Iterable[Sequence[str]]) -> tuple[NamedFiles, int]:
         """Find the folder that the paths of pictures start from: the first that has one of the first pictures.
 
-        If none near the annotations has one, it is the only folder below that of the data which does.
+        If none near the annotations has one, it is the only folder below the folder of the data that does.
 
         Args:
             pictures: Possible names of each picture; all pictures have their names in the same order.

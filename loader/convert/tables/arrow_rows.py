@@ -26,7 +26,7 @@ _FEATURES = b"huggingface"
 def survey_columns(tables: Iterable[ArrowTable], files: NamedFiles) -> list[TableColumn]:
     """Return the columns of tables with the same columns, and what their values are in all rows.
 
-    Only columns of texts, and those that may be keys or splits, are read to their ends. Tables are closed one by one;
+    Only columns of texts, and columns that may be keys or splits, are read to their ends. Tables are closed one by one;
     without rows in any of them, no column is returned.
     """
     fault: FormatError | None = None

@@ -40,11 +40,11 @@ GroupBy = Literal["name", "folder", "parallel", "number"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """Settings of sources, each of which uses those that it has: columns that the user names; others are detected.
+    """Settings of sources: the columns that the user names, and how folders are read; all else is detected.
 
     Attributes:
         parts: Part name → column; if there are any, no other column becomes a part. A name without a known extension
-            gets that of the contents: ``left`` becomes ``left.jpg``.
+            gets the extension of the contents: ``left`` becomes ``left.jpg``.
         key: Column with the keys of samples.
         split: Column with the split parts.
         root: Folder or URL that relative paths start from; None for the folder of the table.
@@ -177,10 +177,12 @@ class TableColumn:
         class_names: Sequence[str] = (),
         is_text: bool = False,
     ) -> None:
+        # What the table says.
         self.name = name
         self.plain_name = plain_name(name)
         self.class_names = tuple(class_names)
         self.is_named_media = bool(MEDIA_NAMES.search(self.plain_name))
+        # What the values say, as far as they are added.
         self.examples: list[Any] = []
         self.values: list[Any] = []
         self.rows = self.known = self.links = self.media_links = self.paths = self.inline = self.stems = 0

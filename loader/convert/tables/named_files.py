@@ -298,7 +298,7 @@ class TableFile:
 
 
 def list_table_files(path: str, kind: str, names: Sequence[str] | None = None) -> list[TableFile]:
-    """Return the files of a table, sorted by name; hidden ones and those that begin with ``_`` are skipped.
+    """Return the files of a table, sorted by name; hidden files and files that begin with ``_`` are skipped.
 
     Args:
         path: A file, or a folder; or its URL.

@@ -187,9 +187,9 @@ _QUOTES = "double the quotes within a field, and close it with a quote before th
 class DelimitedReader:
     """Reads the records of a CSV or TSV file.
 
-    Fields of CSV that begin with a quote end with one, and may have line breaks. Such fields of TSV are those of a file
-    whose first record has them throughout, and those that need quotes. Other quotes are ordinary characters, and a
-    quote that is not closed ends with its line.
+    Fields of CSV that begin with a quote end with one, and may have line breaks. So do fields of TSV in a file whose
+    first record has no others, and fields that need quotes. Other quotes are ordinary characters, and a quote that is
+    not closed ends with its line.
 
     The first record names the columns, unless it has URLs, numbers or names of files itself.
 

@@ -138,19 +138,19 @@ def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_
 
 
 def remove_other_shards(
-    storage: Storage, known: Container[str], own: re.Pattern[str], *, fault: str, hint: str
+    storage: Storage, known: Container[str], pattern: re.Pattern[str], *, fault: str, hint: str
 ) -> None:
-    """Remove the shards of a folder that an interrupted run has written, and raise an error about those of others.
+    """Remove the shards of a folder that an interrupted run has written; other shards than these are an error.
 
     Args:
         known: Names of the shards that stay.
-        own: Names that such a run gives to shards.
+        pattern: Names that such a run gives to shards.
         fault: The fault of another shard, for the message.
     """
     for file in [*storage.list("")]:
         if file.name in known or not file.name.endswith(".tar"):
             continue
-        if not own.fullmatch(file.name):
+        if not pattern.fullmatch(file.name):
             raise ConfigError(f"{file.name} {fault}, and would be part of the dataset", at=storage.path(""), hint=hint)
         storage.remove(file.name)
 
@@ -164,6 +164,7 @@ def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource,
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     storage = folder.storage
+    # Copy it.
     if how == "copy":
         with folder.open_shard(shard) as source, open(path, "xb") as file:
             size_bytes = shard.size_bytes
@@ -177,6 +178,7 @@ def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource,
                 hint="run energon lint on the dataset",
             )
         return
+    # Link to a shard that has not changed.
     check_linkable(folder)
     if storage.stat(shard.name) != shard.info:
         folder.open_shard(shard).close()  # compares headers: another time alone is no fault

@@ -45,8 +45,8 @@ class ShardWriter:
         shard_bytes: A shard ends before the sample that would exceed this size; a larger sample has its own.
         samples_per_shard: Most samples of a shard.
         split_ratio: Share of each split part. A sample's part follows from a hash of its key; None: all are ``train``.
-        sample_type: Name of the samples' type, for ``dataset.yaml``; None for that of the first typed sample, or for
-            crude samples.
+        sample_type: Name of the samples' type, for ``dataset.yaml``; None for the type of the first typed sample, or
+            for crude samples.
         field_map: Field → expression, such as ``{"image": "jpg", "caption": "json[caption]"}``; None for one by the
             kinds of the fields.
         on_repeat: ``"error"`` refuses a key that an earlier sample has; ``"rename"`` adds a number to it.
@@ -72,6 +72,7 @@ class ShardWriter:
         rank: int | None = None,
         compat: bool | None = None,
     ) -> None:
+        # Check the settings.
         for name, value in (("shard_bytes", shard_bytes), ("samples_per_shard", samples_per_shard)):
             if value < 1:
                 raise ConfigError(f"expected a positive number as {name}, found {value}")
@@ -79,6 +80,7 @@ class ShardWriter:
             raise ConfigError(f"expected shares of split parts, such as {{'train': 9, 'val': 1}}, found {split_ratio}")
         if on_repeat not in ("error", "rename"):
             raise ConfigError(f"expected 'error' or 'rename' as on_repeat, found {on_repeat!r}")
+        # Keep them for writers in other processes.
         self._settings: dict[str, Any] = {
             "path": os.fspath(path),
             "shard_bytes": shard_bytes,
@@ -176,6 +178,7 @@ class ShardWriter:
         if self._stack is None:
             return
         stack, self._stack = self._stack, None
+        # End the shards of this writer; after an error, leave those that another run can continue.
         with stack:
             if error is None:
                 try:
@@ -190,6 +193,7 @@ class ShardWriter:
                 self._abort(error)
                 if not self._settings["resume"]:
                     self._records.discard()
+        # The only writer, or the first of several, commits the shards of all.
         if self._rank is not None:
             return
         if error is None:

@@ -186,6 +186,7 @@ def commit_shards(
         renames: Rename keys that two writers have written, instead of an error.
     """
     with storage.lock(_LOCK):
+        # Check that all writers have ended, and that the folder has their shards alone.
         writers = dict(written_parts(storage))
         done = _finished(storage, writers, parts)
         shards = [shard for number in writers for shard in writers[number].shards()]
@@ -193,6 +194,7 @@ def commit_shards(
             raise ConfigError("no sample was written", at=storage.path(""), hint="write one before the end")
         _check_files(storage, shards)
         remove_left_files(storage, of_running=True)
+        # Check that keys are unique.
         repeated = _repeated_keys(storage, shards)
         if repeated and not renames:
             raise ConfigError(
@@ -200,11 +202,13 @@ def commit_shards(
                 at=storage.path(""),
                 hint="make keys unique, for example by the rank; or commit with on_repeat='rename'",
             )
+        # Check that they have written samples of one type.
         descriptions = {record.description for record in done if record.description is not None}
         if len(descriptions) > 1:
             raise ConfigError(
                 "the writers have written samples of different types", at=storage.path(""), hint="name one sample_type"
             )
+        # Prepare the dataset.
         storage.flush([shard.name for shard in shards])
         names: dict[str, tuple[str, ...]] = {}
         for shard in shards:

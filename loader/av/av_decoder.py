@@ -296,10 +296,10 @@ class AVDecoder:
             windows = ranges_to_windows(ranges, lead if audio_unit == "seconds" else None, reader.rate)
             clips = decode_audio_clips(reader, windows, self.max_audio_samples)
             seconds = []
-            for clip in clips:
-                start = lead + Fraction(clip.start, reader.rate)
-                seconds.append((float(start), float(start + Fraction(clip.samples.shape[1], reader.rate))))
-        return [clip.samples for clip in clips], seconds
+            for samples, first in clips:
+                start = lead + Fraction(first, reader.rate)
+                seconds.append((float(start), float(start + Fraction(samples.shape[1], reader.rate))))
+        return [samples for samples, _ in clips], seconds
 
     # -------------------------------------------------------------------------------------------- metadata
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from heapq import heappop, heappush
@@ -81,7 +81,7 @@ def decode_clips(
     frames: list[list[tuple[TimedFrame, npt.NDArray[np.uint8]]]] = [[] for _ in windows]
     waiting, active = order[::-1], list[int]()
     target: int | None = None
-    pictures = _Pictures(size)
+    convert = _converter(size)
     while waiting or active:
         if not active and waiting[-1] != target:
             target = waiting[-1]
@@ -93,7 +93,7 @@ def decode_clips(
             active.append(waiting.pop())
         active = [number for number in active if timed.visible_from <= windows[number].last]
         if active:
-            picture = pictures.of(timed.frame)
+            picture = convert(timed.frame)
             pixels += picture.shape[0] * picture.shape[1] * len(active)
             _check_pixels(pixels, max_pixels)
             for number in active:
@@ -129,29 +129,28 @@ def _clip(found: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> VideoClip:
     return VideoClip(frames=stacked.permute(0, 3, 1, 2), start=found[0][0].start, end=found[-1][0].end)
 
 
-class _Pictures:
-    """Converts frames to (height, width, 3), rotated as in a player, in the requested size."""
+def _converter(size: tuple[int, int] | None) -> Callable[[VideoFrame], npt.NDArray[np.uint8]]:
+    """Return a function from frames to pixels (height, width, 3), rotated as in a player, in the requested size."""
+    from av.video.reformatter import VideoReformatter
 
-    def __init__(self, size: tuple[int, int] | None) -> None:
-        from av.video.reformatter import VideoReformatter
+    reformatter = VideoReformatter()  # shared by all frames: its set-up costs more than a frame
+    options: dict[str, Any] = {"format": "rgb24", "interpolation": "BILINEAR", "threads": 1}
 
-        self._size = size
-        self._reformatter = VideoReformatter()  # shared by all frames: its set-up costs more than a frame
-        self._options: dict[str, Any] = {"format": "rgb24", "interpolation": "BILINEAR", "threads": 1}
-
-    def of(self, frame: VideoFrame) -> npt.NDArray[np.uint8]:
+    def convert(frame: VideoFrame) -> npt.NDArray[np.uint8]:
         turns = round(frame.rotation / 90) % 4  # counter-clockwise
-        width, height = self._size or (None, None)
+        width, height = size or (None, None)
         if turns % 2:
             width, height = height, width
         try:
-            converted = self._reformatter.reformat(frame, width, height, **self._options)
+            converted = reformatter.reformat(frame, width, height, **options)
         except TypeError:  # older versions of PyAV lack this option and use one thread
-            if not self._options.pop("threads", 0):
+            if not options.pop("threads", 0):
                 raise
-            converted = self._reformatter.reformat(frame, width, height, **self._options)
+            converted = reformatter.reformat(frame, width, height, **options)
         picture: npt.NDArray[np.uint8] = np.asarray(converted.to_ndarray(), dtype=np.uint8)
         return np.rot90(picture, turns) if turns else picture
+
+    return convert
 
 
 def frames_to_windows(ranges: Sequence[tuple[float, float]], times: Sequence[int]) -> list[TimeWindow]:

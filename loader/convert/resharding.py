@@ -22,8 +22,8 @@ from ..format.documents.providers import data_path, is_metadataset, is_record_fi
 from ..format.index.layout import ShardEntry
 from ..format.nv_meta import DATASET_YAML, FOLDER
 from ..format.tar.names import printable
-from ..storage import FileInfo, is_url, read_document
-from .importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
+from ..storage import FileInfo, Storage, is_url, read_document
+from .importing.plan import ImportPlan, ImportReport, ProgressCallback
 from .importing.run import run_import
 from .rows.row_file import ShardLayout
 from .sources.dataset import (
@@ -34,6 +34,7 @@ from .sources.dataset import (
     samples_with_parts,
     splits_of_samples,
 )
+from .writing.written_shards import FileVersion
 
 _CODE_SUFFIX = ".py"
 
@@ -100,10 +101,10 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     split = folder.documents.split
     of_parts = split.sample_filters.values() if split else ()  # parts have shards of their own then
 
-    def carry(written: WrittenRows) -> None:
+    def carry(storage: Storage, rows: IntArray, files: list[tuple[FileVersion, int]]) -> None:
         old = OldDataset(folder.path, folder.storage, folder.index.shards)
-        order = NewOrder([old], [(0, samples[written.order])], _shards(written))
-        carried.write(order, written.storage, without_filters=of_parts)
+        order = NewOrder([old], [(0, samples[rows])], _shards(files))
+        carried.write(order, storage, without_filters=of_parts)
 
     written = run_import(
         _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carry
@@ -245,14 +246,11 @@ class ReshardReport:
     warnings: tuple[str, ...]
 
 
-def _shards(written: WrittenRows) -> list[ShardEntry]:
+def _shards(files: list[tuple[FileVersion, int]]) -> list[ShardEntry]:
     """Return the shards that the new index will have; columns name them."""
     shards, first = [], 0
-    for name, size_bytes, _, samples in written.files:
-        shards.append(
-            ShardEntry.of_file(
-                FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0), samples=samples, first_sample=first
-            )
-        )
+    for (name, size_bytes, _), samples in files:
+        file = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0)
+        shards.append(ShardEntry.of_file(file, samples=samples, first_sample=first))
         first += samples
     return shards

@@ -15,7 +15,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import IO, NamedTuple, cast
+from typing import IO, cast
 
 from ...accounting import Account, Unit
 from ...errors import FormatError
@@ -30,11 +30,8 @@ from .file_names import HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reas
 _MAX_LINKS = 40  # that are followed one after another, as in Linux
 
 
-class MemberRange(NamedTuple):
-    """The byte range of a member's contents in its tar."""
-
-    offset: int
-    size_bytes: int
+MemberRange = tuple[int, int]
+"""The offset of a member's contents in its tar, and their size in bytes."""
 
 
 def read_tar_members(path: str, account: Account, *, shown: str) -> dict[str, MemberRange]:
@@ -57,8 +54,8 @@ def read_tar_members(path: str, account: Account, *, shown: str) -> dict[str, Me
                 member = _normal(decode_name(encoded))
                 replaced = ranges.pop(member, None)  # the later member takes its place in the order, too
                 if replaced is not None:
-                    account.lose("members", "L106", f"{shown}, {member}", size_bytes=replaced.size_bytes)
-                ranges[member] = MemberRange(offset, size_bytes)
+                    account.lose("members", "L106", f"{shown}, {member}", size_bytes=replaced[1])
+                ranges[member] = (offset, size_bytes)
     links = {_normal(decode_name(link.name)): link for link in scan.links}
     for member in links:
         target = _target(member, links, ranges)

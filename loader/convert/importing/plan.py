@@ -24,7 +24,7 @@ from ...storage.scratch_folder import scratch_folder
 from ..rows.row import Row, UrlRef
 from ..rows.row_file import RowFile, RowFileWriter, ShardLayout, order_rows, plan_shards
 from ..sources.source import ListedPictures, Listing, Source
-from ..writing.written_shards import version_of
+from ..writing.written_shards import FileVersion, version_of
 from .pictures import PictureOptions
 
 if TYPE_CHECKING:
@@ -265,18 +265,8 @@ class ImportProgress:
 ProgressCallback = Callable[[ImportProgress], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class WrittenRows:
-    """The shards of a dataset that is not committed yet.
-
-    Attributes:
-        order: The row of each sample, shape (samples,).
-        files: Name, size, version and number of samples of each shard, in order.
-    """
-
-    storage: Storage
-    order: IntArray
-    files: tuple[tuple[str, int, str, int], ...]
+BeforeCommit = Callable[[Storage, IntArray, list[tuple[FileVersion, int]]], None]
+"""Called with the dataset, the row of each sample, shape (samples,), and the files with their numbers of samples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,7 +338,7 @@ class DoneShard(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     digest: str
-    files: tuple[tuple[str, int, str], ...]
+    files: tuple[FileVersion, ...]
     samples: tuple[int, ...]
     read_bytes: int
     failures: tuple[FailedRow, ...] = ()

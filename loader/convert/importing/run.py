@@ -6,13 +6,14 @@ import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from traceback import clear_frames
 
 import msgspec
 
+from ...arrays import IntArray
 from ...errors import SampleError
 from ...format.nv_meta import FOLDER
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
@@ -30,7 +31,9 @@ from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.row_file import order_rows, plan_shards
 from ..writing.new_output import check_new_folder, check_outside, remove_other_shards
+from ..writing.written_shards import FileVersion
 from .plan import (
+    BeforeCommit,
     DoneShard,
     FailedRow,
     ImportPlan,
@@ -38,7 +41,6 @@ from .plan import (
     ImportReport,
     ListedRows,
     ProgressCallback,
-    WrittenRows,
     check_failures,
     list_rows,
 )
@@ -57,7 +59,7 @@ def run_import(
     *,
     listed: ListedRows | None = None,
     on_progress: ProgressCallback | None = None,
-    before_commit: Callable[[WrittenRows], None] | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> ImportReport:
     """Write the samples of sources as a prepared dataset.
 
@@ -90,7 +92,7 @@ def run_import(
         run = _Run(plan, storage, listed, on_progress)
         run.write()
         if before_commit is not None:
-            before_commit(run.written_rows())
+            before_commit(storage, *run.written_rows())
         prepared = run.commit()
         report = run.report(prepared, time.perf_counter() - started)
     remove_work_folder(storage, IMPORT_FOLDER)
@@ -219,16 +221,12 @@ class _Run:
         if self._on_progress is not None:
             self._on_progress(self._progress)
 
-    def written_rows(self) -> WrittenRows:
-        """Return the shards, and the rows that are in them."""
+    def written_rows(self) -> tuple[IntArray, list[tuple[FileVersion, int]]]:
+        """Return the row of each sample, and the files with their numbers of samples."""
         if self._failed:
             raise SampleError(f"{self._failed:,} samples failed", at=self._storage.path(""))
-        files = [
-            (*file, samples)
-            for done in self._done.values()
-            for file, samples in zip(done.files, done.samples, strict=True)
-        ]
-        return WrittenRows(storage=self._storage, order=self._order, files=tuple(files))
+        done = self._done.values()
+        return self._order, [file for shard in done for file in zip(shard.files, shard.samples, strict=True)]
 
     def commit(self) -> PrepareReport:
         """Prepare the dataset from the indexes of the shards, which are known."""

@@ -22,7 +22,7 @@ from ..rows.row import Row, UrlRef
 from ..rows.row_file import PlannedShard, RowFile
 from ..sources.source import Source
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
-from ..writing.written_shards import indexed_shard, version_of
+from ..writing.written_shards import FileVersion, indexed_shard, version_of
 from .contents import ContentReader
 from .pictures import PictureOptions
 from .plan import (
@@ -136,7 +136,7 @@ class _ShardWriter:
         self._ahead_windows = deque([0])  # ends of the windows that are announced
         self.reader = ContentReader(task.sources, open_downloads(task.rows, task.downloads))
         self.samples: list[int] = []  # of each file
-        self.files: list[tuple[str, int, str]] = []
+        self.files: list[FileVersion] = []
         self.read_bytes = 0
         self.failures: list[FailedRow] = []
         self.changed: Counter[str] = Counter()

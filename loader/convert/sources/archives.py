@@ -106,7 +106,7 @@ def _linked_rows(shown: str, path: str, changed: str, account: Account) -> Itera
             continue  # hidden
         account.see("members")
         if split is None:
-            account.leave("members", code or "L107", f"{shown}, {name}", size_bytes=member.size_bytes)
+            account.leave("members", code or "L107", f"{shown}, {name}", size_bytes=member[1])
         else:
             key, part = split
             account.use("members")

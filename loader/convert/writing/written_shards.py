@@ -59,7 +59,11 @@ class ShardRecord(msgspec.Struct, frozen=True, kw_only=True):
         return storage.exists(self.name) and version_of(storage.stat(self.name)) == expected
 
 
-def version_of(file: FileInfo) -> tuple[str, int, str]:
+FileVersion = tuple[str, int, str]
+"""Name, size in bytes, and version of a file."""
+
+
+def version_of(file: FileInfo) -> FileVersion:
     """Return name, size and version of a file."""
     return file.name, file.size_bytes, file.version
 

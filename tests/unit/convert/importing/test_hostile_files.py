@@ -35,7 +35,7 @@ def import_source(source: Source, output: Path, **settings: float) -> int:
 def interrupt(source: Source, output: Path) -> None:
     """Write all shards, and stop before the dataset appears."""
 
-    def stop(_: object) -> None:
+    def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
+import importlib
+import importlib.util
 import io
 import json
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,7 +27,7 @@ from ...format.documents.field_map import FieldMap, parse_field_map
 from ...format.documents.messages import did_you_mean
 from ...format.documents.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from ...format.documents.value_name import ValueName
-from .shard_file import FileContents, PartContents, webdataset_writer
+from .shard_file import FileContents, PartContents
 
 _QUALITY = 95  # of JPEG and WebP
 _CHANNELS = (1, 3, 4)
@@ -82,13 +86,26 @@ def _encode(extension: str, value: Any) -> bytes:
     own = _ENCODERS.get(extension)
     if own is not None:
         return own(value)
-    handlers = webdataset_writer().make_handlers()
+    handlers = _webdataset_handlers()
     if extension not in handlers:
         raise ValueError("there is no encoder for this extension")
     return bytes(handlers[extension](_plain(value) if extension in _ARRAYS else value))
 
 
+_PACKAGE = "_energon_webdataset"
 _ARRAYS = frozenset({"npy", "npz", "tb", "ten", "tenbin"})
+
+
+def _webdataset_handlers() -> Any:
+    """Return the encoders of ``webdataset.writer`` by extension; the whole package would import torch."""
+    if _PACKAGE not in sys.modules:
+        spec = importlib.util.find_spec("webdataset")
+        if spec is None or spec.submodule_search_locations is None:
+            raise ImportError("webdataset is not installed", name="webdataset")
+        package = ModuleType(_PACKAGE)
+        package.__path__ = list(spec.submodule_search_locations)
+        sys.modules[_PACKAGE] = package  # its modules import each other relatively
+    return importlib.import_module(f"{_PACKAGE}.writer").make_handlers()
 
 
 def _plain(value: Any) -> Any:

@@ -5,6 +5,12 @@ from .added_parts import (
     AddPartsReport as AddPartsReport,
     run_add_parts as run_add_parts,
 )
+from .exporting import (
+    FORMATS as FORMATS,
+    ExportReport as ExportReport,
+    ExportRequest as ExportRequest,
+    export_samples as export_samples,
+)
 from .merging import (
     MergePlan as MergePlan,
     MergeReport as MergeReport,
@@ -26,4 +32,9 @@ from .splitting import (
     SplitReport as SplitReport,
     run_split as run_split,
     undo_split as undo_split,
+)
+from .writing.sample_writers import (
+    file_name as file_name,
+    key_of as key_of,
+    split_file_name as split_file_name,
 )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ..convert.exporting import file_name
+from ..convert import file_name
 from ..dataset.dataset import PartPlace
 from ..dataset.query import unknown_key_error
 from ..dataset.records import as_bytes

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from ...cached_property import cached_property
-from ...convert.exporting import file_name, key_of, split_file_name
+from ...convert import file_name, key_of, split_file_name
 from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at, folder_at
 from ...dataset.split_parts import is_excluded, runs_of_part

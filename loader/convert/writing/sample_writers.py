@@ -16,8 +16,8 @@ from urllib.parse import quote, unquote
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import ConfigError, SampleError
-from ..writing.new_output import NewOutput
-from ..writing.shard_file import ShardFile, sample_bytes
+from .new_output import NewOutput
+from .shard_file import ShardFile, sample_bytes
 
 
 class ExportedSample(NamedTuple):

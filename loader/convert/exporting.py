@@ -10,20 +10,20 @@ from itertools import islice
 
 import numpy as np
 
-from ...accounting import Account
-from ...dataset.dataset import Dataset
-from ...dataset.query import SampleQuery
-from ...dataset.records import as_bytes
-from ...dataset.tar import tar_index
-from ...errors import ConfigError
-from ...format.dataset_ref import DatasetRef
-from ...format.tar.names import decode_name, is_outside_name, printable, split_member_name
-from ...format.tar.scan import TarScan, read_members
-from ...metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
-from ...storage import LocalStorage
-from ..sources.dataset import kept_parts, splits_of_samples
-from ..writing.new_output import NewOutput, ShardSource, place_shard
-from .writers import (
+from ..accounting import Account
+from ..dataset.dataset import Dataset
+from ..dataset.query import SampleQuery
+from ..dataset.records import as_bytes
+from ..dataset.tar import tar_index
+from ..errors import ConfigError
+from ..format.dataset_ref import DatasetRef
+from ..format.tar.names import decode_name, is_outside_name, printable, split_member_name
+from ..format.tar.scan import TarScan, read_members
+from ..metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
+from ..storage import LocalStorage
+from .sources.dataset import kept_parts, splits_of_samples
+from .writing.new_output import NewOutput, ShardSource, place_shard
+from .writing.sample_writers import (
     ExportedSample,
     FilesWriter,
     HuggingFaceWriter,

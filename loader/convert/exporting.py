@@ -109,7 +109,8 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
     at = ", ".join(ref.path for ref in request.refs)
     with open_datasets(named) as opened:
         every = list(dict.fromkeys(name for one in opened for name in one.folder.index.part_names))
-        names = _part_names(every, request, at)
+        keep, drop = request.keep_parts, request.drop_parts
+        names = kept_parts(every, keep=keep, drop=drop, at=at) if keep or drop else None
         # Choose the samples.
         chosen = choose_samples(opened, request.query, at=at)
         total = sum(len(one.numbers) for one in chosen)
@@ -186,12 +187,6 @@ def _read(
             split = "" if splits is None else splits.name(number)
             yield ExportedSample(shard, folder.index.key(number), split, parts)
         folder.close()
-
-
-def _part_names(all_names: Sequence[str], request: ExportRequest, at: str) -> tuple[str, ...] | None:
-    if not (request.keep_parts or request.drop_parts):
-        return None
-    return kept_parts(all_names, keep=request.keep_parts, drop=request.drop_parts, at=at)
 
 
 def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequence[str], at: str) -> SampleWriter:

@@ -110,9 +110,10 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carry
     )
     account.merge(written.account)
+    counts = not plan.query.excluded and len(excluded_samples(folder))
     return ReshardReport(
         written=replace(written, account=account),
-        excluded=0 if plan.query.excluded else _count_excluded(folder, plan.query, len(chosen)),
+        excluded=len(find_samples(folder, replace(plan.query, excluded=True))) - len(chosen) if counts else 0,
         without_parts=len(inner) - len(samples),
         columns=tuple(carried.columns),
         filters=tuple(carried.filters),
@@ -167,12 +168,6 @@ def _missing_fields(folder: Dataset, names: tuple[str, ...]) -> list[str]:
     if not missing:
         return []
     return [f"dataset.yaml takes {', '.join(missing)} from parts that are dropped: edit it in the new dataset"]
-
-
-def _count_excluded(folder: Dataset, query: SampleQuery, chosen: int) -> int:
-    if not len(excluded_samples(folder)):
-        return 0
-    return len(find_samples(folder, replace(query, excluded=True))) - chosen
 
 
 _KEY = "key"

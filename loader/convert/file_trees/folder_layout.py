@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
 
@@ -35,7 +35,7 @@ _MAX_SAMPLES = 32  # of a folder that may be one sample, with all its files
 _NUMBER_DIGITS = 3  # folders that are all named after numbers as long are years, or pieces of a large folder
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListedFolder:
     """A folder that has files, without their names: trees have millions.
 
@@ -52,35 +52,30 @@ class ListedFolder:
     has_pictures_only: bool = True
     kinds: set[str] = field(default_factory=set)
     stems: array[int] = field(default_factory=lambda: array("q"))
-    samples: frozenset[tuple[str, frozenset[str]]] = frozenset()
+    samples: set[tuple[str, frozenset[str]]] = field(default_factory=set)
     numbers: dict[str, tuple[set[str], array[int]]] = field(default_factory=dict)
     are_numbered: bool = True
 
     @classmethod
     def of(cls, names: Sequence[str], samples: Sequence[tuple[str, Mapping[str, str]]]) -> ListedFolder:
         folder = cls(tuple(names))
-        has_pictures_only = are_numbered = True
-        listed: set[tuple[str, frozenset[str]]] = set()
         for stem, parts in samples:
             kinds = frozenset(_kind(part) for part in parts)
             folder.kinds.update(kinds)
             folder.stems.append(hash(stem))
             folder.extensions.update(part for part in parts if "." not in part and _kind(part) == "image")
-            has_pictures_only = has_pictures_only and len(parts) == 1 and kinds == {"image"}
+            folder.has_pictures_only &= len(parts) == 1 and kinds == {"image"}
             match = NUMBERED.fullmatch(stem)
-            are_numbered = are_numbered and match is not None
+            folder.are_numbered &= match is not None
             if match and (match[1] in folder.numbers or len(folder.numbers) < _MAX_PREFIXES):
                 prefixed = folder.numbers.setdefault(match[1], (set(), array("q")))
                 prefixed[0].update(kinds)
                 prefixed[1].append(hash((folder.names, match[2])))
-            if len(listed) <= _MAX_SAMPLES:
-                listed.add((stem, kinds))
-        return replace(
-            folder,
-            has_pictures_only=has_pictures_only,
-            are_numbered=are_numbered,
-            samples=frozenset(listed if len(listed) <= _MAX_SAMPLES else ()),
-        )
+            if len(folder.samples) <= _MAX_SAMPLES:
+                folder.samples.add((stem, kinds))
+        if len(folder.samples) > _MAX_SAMPLES:
+            folder.samples.clear()
+        return folder
 
 
 @lru_cache(1024)
@@ -255,16 +250,8 @@ class Grouping:
         }[self.by]
 
 
-@dataclass(slots=True)
-class _Role:
-    """The files of a folder or prefix that may be one part of each sample."""
-
-    kinds: set[str] = field(default_factory=set)
-    hashes: list[np.ndarray] = field(default_factory=list)  # of what the files of a sample share
-
-    def add(self, kinds: set[str], hashes: np.ndarray) -> None:
-        self.kinds |= kinds
-        self.hashes.append(hashes)
+_Roles = defaultdict[str, tuple[set[str], list[np.ndarray]]]
+"""Folder or prefix that may be one part of each sample → kinds of its files, and hashes of what these share."""
 
 
 def find_grouping(folders: Sequence[ListedFolder], by: GroupBy | None, *, at: str) -> Grouping:
@@ -294,11 +281,13 @@ def _parallel(folders: Sequence[ListedFolder], *, is_named: bool) -> Grouping | 
     """Return the depth at which folders have the same files below them, under the names of roles."""
     best: tuple[int, Grouping] | None = None
     for depth in range(max(len(folder.names) for folder in folders)):
-        roles: dict[str, _Role] = {}
+        roles: _Roles = defaultdict(lambda: (set(), []))
         for folder in folders:
             if len(folder.names) > depth:
                 rest = hash((folder.names[:depth], folder.names[depth + 1 :]))
-                roles.setdefault(folder.names[depth], _Role()).add(folder.kinds, np.array(folder.stems) ^ rest)
+                kinds, hashes = roles[folder.names[depth]]
+                kinds.update(folder.kinds)
+                hashes.append(np.array(folder.stems) ^ rest)
         found = _matched(roles, "parallel", depth, is_named=is_named)
         if found is not None and (best is None or found[0] > best[0]):
             best = found
@@ -306,21 +295,22 @@ def _parallel(folders: Sequence[ListedFolder], *, is_named: bool) -> Grouping | 
 
 
 def _numbered(folders: Sequence[ListedFolder], *, is_named: bool) -> Grouping | None:
-    roles: dict[str, _Role] = {}
+    roles: _Roles = defaultdict(lambda: (set(), []))
     if not is_named and not all(folder.are_numbered for folder in folders):
         return None
     for folder in folders:
         for prefix, (kinds, numbers) in folder.numbers.items():
-            roles.setdefault(prefix, _Role()).add(kinds, np.array(numbers))
+            roles[prefix][0].update(kinds)
+            roles[prefix][1].append(np.array(numbers))
     found = _matched(roles, "number", 0, is_named=is_named)
     return None if found is None else found[1]
 
 
-def _matched(roles: Mapping[str, _Role], by: GroupBy, depth: int, *, is_named: bool) -> tuple[int, Grouping] | None:
+def _matched(roles: _Roles, by: GroupBy, depth: int, *, is_named: bool) -> tuple[int, Grouping] | None:
     """Return the number of matches between the main role and its partners, and the grouping that these are."""
     if len(roles) < 2:
         return None
-    shared = {name: np.unique(np.concatenate(role.hashes)) for name, role in roles.items()}
+    shared = {name: np.unique(np.concatenate(hashes)) for name, (_, hashes) in roles.items()}
     main = max(shared, key=lambda name: (bool(_MAIN_NAMES.fullmatch(name)), len(shared[name]), name))
     matches = {
         name: len(np.intersect1d(shared[main], hashes, assume_unique=True))
@@ -329,7 +319,7 @@ def _matched(roles: Mapping[str, _Role], by: GroupBy, depth: int, *, is_named: b
     }
     names = [main, *(name for name, count in matches.items() if 2 * count >= len(shared[name]))]
     total = sum(matches[name] for name in names[1:])
-    kinds = [roles[name].kinds for name in names]
+    kinds = [roles[name][0] for name in names]
     are_roles = is_named or all(map(ROLE_NAMES.fullmatch, names)) or len(set().union(*kinds)) == sum(map(len, kinds))
     if len(names) < 2 or total < 2 - is_named or not are_roles or all(map(split_of_folder, names)):
         return None

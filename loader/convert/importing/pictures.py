@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import struct
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
@@ -14,7 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from ...errors import SampleError
 from ...format.media.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
 from ..annotations.coordinates import TRANSPOSES, PictureChange
-from ..writing.shard_file import FileContents
+from ..writing.shard_file import FileContents, PartContents
 
 PictureFormat = Literal["jpg", "png", "webp"]
 
@@ -95,9 +96,8 @@ def convert_picture(
         is_mask: The values of pixels are classes or distances: they are not mixed, scaled or encoded with losses.
         turned_like: The change of the picture that a mask belongs to.
     """
-    file = data.file if isinstance(data, FileContents) else io.BytesIO(data)
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(cast("Any", file)) as picture:
+        with opened_picture(data) as picture:
             bits = picture_bits(picture)
             frames = _load(picture, all_frames=options.verify)
             converted = _converted(name, picture, bits, frames, options, turned_like, is_mask=is_mask)
@@ -107,8 +107,18 @@ def convert_picture(
         raise SampleError(error.message, part=name, at=name, hint=error.hint) from error
     except UNREADABLE as error:
         raise SampleError(f"not a picture that can be decoded: {error}", part=name) from error
-    file.seek(0)
     return ConvertedPicture(name, data)
+
+
+@contextmanager
+def opened_picture(data: PartContents) -> Iterator[Any]:
+    """Open a picture without warnings; a file is at its start afterwards."""
+    file: Any = data.file if isinstance(data, FileContents) else io.BytesIO(data)
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(file) as picture:
+            yield picture
+    finally:
+        file.seek(0)
 
 
 UNREADABLE = (

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import os
 import re
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -29,6 +27,7 @@ from .pictures import (
     convert_picture,
     count_frames,
     is_small_copy,
+    opened_picture,
 )
 
 _PIXELS_WITH_CLASSES = """
@@ -202,14 +201,11 @@ def _masks(pictures: Mapping[str, bytes | FileContents]) -> set[str]:
 
 def _header(data: bytes | FileContents) -> tuple[str, tuple[int, int], str]:
     """Return mode, size and format of a picture; nothing for one that cannot be read, which its conversion reports."""
-    file: Any = data.file if isinstance(data, FileContents) else io.BytesIO(data)
     try:
-        picture = Image.open(file)
-        return picture.mode, picture.size, picture.format or ""
+        with opened_picture(data) as picture:
+            return picture.mode, picture.size, picture.format or ""
     except (OSError, ValueError, SyntaxError, EnergonError, Image.DecompressionBombError):
         return "", (0, 0), ""
-    finally:
-        file.seek(0)
 
 
 def name_by_contents(name: str, contents: bytes | FileContents) -> str:
@@ -242,20 +238,10 @@ def has_frames(name: str, data: PartContents) -> bool:
     if extension not in ("avif", "gif", "tif", "webp"):
         return False
     try:
-        with _opened(data) as picture:
+        with opened_picture(data) as picture:
             return count_frames(picture) > 1
     except UNREADABLE:
         return False  # a damaged picture is written as it is
-
-
-@contextmanager
-def _opened(data: PartContents) -> Iterator[Any]:
-    file: Any = data.file if isinstance(data, FileContents) else io.BytesIO(data)
-    try:
-        with warnings.catch_warnings(action="ignore"), Image.open(file) as picture:
-            yield picture
-    finally:
-        file.seek(0)
 
 
 def _head(data: PartContents, size_bytes: int) -> bytes:
@@ -287,7 +273,7 @@ def _pages(name: str, data: PartContents) -> list[tuple[str, bytes]]:
     pages: list[tuple[str, bytes]] = []
     number = 0
     try:
-        with _opened(data) as picture:
+        with opened_picture(data) as picture:
             several = picture.n_frames if count_frames(picture) > 1 else 0
             for number in range(several):
                 picture.seek(number)

@@ -136,8 +136,9 @@ class _ChunkReader(NumberedReader):
                 raise
             except Exception as error:
                 raise SampleError(f"cannot be read: {error}", source=f"{self._path}, sample {number}") from error
-            values = sample if isinstance(sample, dict) else _numbered(sample)
-            parts = dict(part_of_value(str(name), value) for name, value in values.items())
+            items = sample if isinstance(sample, list | tuple) else [sample]
+            values = sample.items() if isinstance(sample, dict) else enumerate(items)
+            parts = dict(part_of_value(str(name), value) for name, value in values)
             self._last = (number, parts)
         return self._last[1]
 
@@ -152,11 +153,6 @@ class _ChunkReader(NumberedReader):
 
     def close(self) -> None:
         self._dataset = None
-
-
-def _numbered(sample: Any) -> dict[str, Any]:
-    values = sample if isinstance(sample, list | tuple) else [sample]
-    return {f"{number}": value for number, value in enumerate(values)}
 
 
 _UNSAFE = re.compile(r"[^0-9A-Za-z_-]+")

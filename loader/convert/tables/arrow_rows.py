@@ -101,14 +101,14 @@ def list_table(
         account: Gets the rows that are left out.
     """
     maker = RowMaker(layout, key_prefix=key_prefix)
-    cells = None if with_values else _Cells(table, layout, file, version)
+    cell_of = None if with_values else _cell_maker(table, layout, file, version)
     listed = _values(table, layout) if with_values else _listed_values(table, layout)
     for number, values in listed:
         origin = f"{name}, row {number}"
         if isinstance(values, EnergonError):
             yield maker.fault(number, origin, values.message)
             continue
-        cell = None if cells is None else cells.cell_of(number, values)
+        cell = None if cell_of is None else cell_of(number, values)
         row = maker.make(values, number=number, origin=origin, split=split, cell=cell)
         if row is None:
             account.lose("rows", "L120", origin)
@@ -116,41 +116,36 @@ def list_table(
             yield row
 
 
-class _Cells:
-    """Creates the references to the cells of a row, with sizes that are means over ranges of rows."""
+def _cell_maker(
+    table: ArrowTable, layout: TableLayout, file: str, version: str
+) -> Callable[[int, Mapping[str, Any]], CellOf]:
+    """Return a function that makes the references to the cells of a row; rows ascend, sizes are means over ranges."""
+    parts = [part for part in layout.parts if part.role not in ("path", "url")]
+    columns = [[*table.row_sizes(part.columns)] for part in parts]  # at once: tables share one open file
+    ranges = iter([*zip(*columns, strict=True)])
+    means: dict[str, int] = {}
+    stop = 0
 
-    def __init__(self, table: ArrowTable, layout: TableLayout, file: str, version: str) -> None:
-        parts = [part for part in layout.parts if part.role not in ("path", "url")]
-        sizes = [list(table.row_sizes(part.columns)) for part in parts]
-        self._ranges = [
-            (one[0][0], {part.name: mean for part, (_, mean) in zip(parts, one, strict=True)})
-            for one in zip(*sizes, strict=True)
-        ]
-        self._file = file
-        self._version = version
-        self._next_range = 0
-        self._stop = 0
-        self._means: dict[str, int] = {}
-
-    def cell_of(self, row: int, values: Mapping[str, Any]) -> CellOf:
-        """Return the function that makes the references of a row; rows ascend."""
-        while row >= self._stop and self._next_range < len(self._ranges):
-            rows, self._means = self._ranges[self._next_range]
-            self._stop += rows
-            self._next_range += 1
+    def cell_of(row: int, values: Mapping[str, Any]) -> CellOf:
+        nonlocal stop
+        while row >= stop and (sizes := next(ranges, None)):
+            stop += sizes[0][0]
+            means.update({part.name: mean for part, (_, mean) in zip(parts, sizes, strict=True)})
 
         def cell(part: PartColumns, index: int | None) -> CellRef:
             elements = 1 if index is None else len(values[part.columns[0]])
             return CellRef(
                 row=row,
                 column=column_of_cell(part, index),
-                size_bytes=self._means.get(part.name, 0) // elements,
-                file=self._file,
-                changed=self._version,
+                size_bytes=means.get(part.name, 0) // elements,
+                file=file,
+                changed=version,
                 named_by_contents=part.named_by_contents,
             )
 
         return cell
+
+    return cell_of
 
 
 def _listed_columns(layout: TableLayout) -> list[str]:

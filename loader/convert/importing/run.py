@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections import Counter
@@ -174,14 +173,9 @@ class _Run:
         plan = self._plan
         write = WriteShard(
             storage=self._storage,
-            sources=plan.sources,
+            plan=replace(plan, layout=replace(plan.layout, order=None)),  # the order is below
             rows=self._rows,
             order=self._order,
-            pictures=plan.pictures,
-            shard_bytes=plan.layout.shard_bytes,
-            settings=self._settings(),
-            downloads=plan.downloads,
-            max_failures=plan.max_failures,
         )
         workers = min(plan.workers, len(self._shards))
         apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
@@ -193,29 +187,22 @@ class _Run:
                     self._progress,
                     samples=self._progress.samples + written.samples,
                     size_bytes=self._progress.size_bytes + written.size_bytes,
+                    shards_done=self._progress.shards_done + (written.done is not None),
+                    resumed=self._progress.resumed + written.is_resumed,
                 )
                 if written.done is not None:
-                    self._finish(number, written.done, is_resumed=written.is_resumed)
+                    self._finish(number, written.done)
                 self._report()
         self._done = dict(sorted(self._done.items()))
 
-    def _finish(self, number: int, done: DoneShard, *, is_resumed: bool) -> None:
+    def _finish(self, number: int, done: DoneShard) -> None:
         """Note a shard, and raise a ``SampleError`` if more rows failed than the plan allows."""
         self._done[number] = done
         self._failed += len(done.failures)
-        self._progress = replace(
-            self._progress,
-            shards_done=self._progress.shards_done + 1,
-            resumed=self._progress.resumed + is_resumed,
-        )
         first = next((failure for shard in self._done.values() for failure in shard.failures), None)
         if first is not None:
             limit, at = self._plan.max_failures, self._storage.path("")
             check_failures(self._failed, len(self._rows), limit, at=at, example=first.example)
-
-    def _settings(self) -> str:
-        pictures = msgspec.json.encode(self._plan.pictures)
-        return hashlib.sha256(pictures + str(self._plan.layout.shard_bytes).encode()).hexdigest()
 
     def _report(self) -> None:
         if self._on_progress is not None:

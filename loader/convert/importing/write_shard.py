@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +21,6 @@ from ...storage.remote import DownloadOptions
 from ...storage.scratch_folder import scratch_folder
 from ..rows.row import Row, UrlRef
 from ..rows.row_file import PlannedShard, RowFile
-from ..sources.source import Source
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
 from ..writing.written_shards import FileVersion, indexed_shard, version_of
 from .contents import ContentReader
@@ -28,6 +28,7 @@ from .pictures import PictureOptions
 from .plan import (
     DoneShard,
     FailedRow,
+    ImportPlan,
     ListedRows,
     check_failures,
     exceeds,
@@ -65,22 +66,13 @@ class WriteShard:
     """Write planned shards; runs in workers.
 
     Attributes:
-        pictures: What is done with pictures.
-        shard_bytes: A shard whose rows take more than planned is continued in another file at this limit.
-        settings: Digest of all settings that the bytes of shards depend on.
-        downloads: What may be downloaded; None for nothing.
-        max_failures: Most rows of all that may fail; below 1 their share.
+        plan: The import. A shard whose rows take more than planned is continued in another file at the limit of bytes.
     """
 
     storage: Storage
-    sources: Sequence[Source]
+    plan: ImportPlan
     rows: RowFile
     order: npt.NDArray[np.int64]
-    pictures: PictureOptions
-    shard_bytes: int
-    settings: str
-    downloads: DownloadOptions | None = None
-    max_failures: float = math.inf
 
     def __call__(self, shard: PlannedShard) -> Generator[Written, None, None]:
         rows = self.order[shard.start : shard.stop].tolist()
@@ -116,7 +108,9 @@ class WriteShard:
 
     def _digest(self, shard: PlannedShard, rows: Sequence[int]) -> str:
         scratch = os.fsencode(os.path.dirname(self.rows.path))  # has another name in each run
-        digest = hashlib.sha256(f"{self.settings}\0{shard.name}\0{shard.split}\0".encode())
+        # The bytes of shards depend on these settings.
+        settings = msgspec.json.encode(self.plan.pictures) + str(self.plan.layout.shard_bytes).encode()
+        digest = hashlib.sha256(f"{hashlib.sha256(settings).hexdigest()}\0{shard.name}\0{shard.split}\0".encode())
         for row in rows:
             data = self.rows.read(row).replace(scratch, b"")
             digest.update(f"{len(data)}\0{self.rows.renamed.get(row, '')}\0".encode())
@@ -134,7 +128,7 @@ class _ShardWriter:
         self._next = self._reported = 0
         self._ahead: deque[Row] = deque()  # rows from the next one on whose parts are announced
         self._ahead_windows = deque([0])  # ends of the windows that are announced
-        self.reader = ContentReader(task.sources, open_downloads(task.rows, task.downloads))
+        self.reader = ContentReader(task.plan.sources, open_downloads(task.rows, task.plan.downloads))
         self.samples: list[int] = []  # of each file
         self.files: list[FileVersion] = []
         self.read_bytes = 0
@@ -154,7 +148,7 @@ class _ShardWriter:
         storage, reported = self._task.storage, 0
         with indexed_shard(storage, name) as shard:
             while sample is not None:
-                if shard.samples and shard.size_bytes + sample_bytes(*sample) > self._task.shard_bytes:
+                if shard.samples and shard.size_bytes + sample_bytes(*sample) > self._task.plan.layout.shard_bytes:
                     break
                 shard.write(*sample)
                 self.reader.release()
@@ -179,7 +173,7 @@ class _ShardWriter:
             self._next += 1
             key = self._task.rows.key(number, row.key)
             try:
-                sample = read_sample(self.reader, row, self._task.pictures)
+                sample = read_sample(self.reader, row, self._task.plan.pictures)
             except EnergonError as error:
                 if _is_fatal(error):
                     raise
@@ -201,7 +195,7 @@ class _ShardWriter:
             return
         first, task = self.failures[0], self._task
         at, example = task.storage.path(""), first.example
-        check_failures(len(self.failures), len(task.rows), task.max_failures, at=at, example=example)
+        check_failures(len(self.failures), len(task.rows), task.plan.max_failures, at=at, example=example)
 
     def _next_row(self) -> Row:
         """Return the next row; the window of rows behind those that are read now is announced."""

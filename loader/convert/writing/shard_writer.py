@@ -6,13 +6,11 @@ import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
-from itertools import pairwise
 from typing import Any, Literal, Self
 
 from ...errors import ConfigError, SampleError
 from ...format.index.shard_index import index_shard
 from ...format.prepare.plan import PrepareReport
-from ...format.tar.names import decode_name
 from ...format.unfinished import WRITING_FOLDER
 from ...storage import open_storage
 from .new_output import check_new_folder
@@ -311,12 +309,7 @@ class ShardWriter:
 
     def _keys_of(self, name: str) -> frozenset[str]:
         if self._last_keys[0] != name:
-            index = index_shard(self._storage, name)
-            keys, ends = index.key_bytes.tobytes(), [0, *index.key_ends.tolist()]
-            self._last_keys = (
-                name,
-                frozenset(decode_name(keys[start:stop]) for start, stop in pairwise(ends)),
-            )
+            self._last_keys = (name, frozenset(index_shard(self._storage, name).keys()))
         return self._last_keys[1]
 
     _last_keys: tuple[str, frozenset[str]] = ("", frozenset())

@@ -15,7 +15,6 @@ from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import DATASET_YAML
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
-from ...format.tar.names import decode_name
 from ...format.unfinished import WRITING_FOLDER, remove_left_files, remove_work_folder
 from ...storage import FileInfo, Storage
 from .new_output import remove_other_shards
@@ -269,11 +268,7 @@ def _repeated_keys(storage: Storage, shards: Sequence[ShardRecord]) -> list[str]
     def keys_of(number: int, value: np.uint64) -> set[str]:
         index = load(number)
         low, high = np.searchsorted(index.key_hash, value, "left"), np.searchsorted(index.key_hash, value, "right")
-        data = index.key_bytes.tobytes()
-        return {
-            decode_name(data[int(index.key_ends[row - 1]) if row else 0 : int(index.key_ends[row])])
-            for row in index.key_order[low:high].tolist()
-        }
+        return {*map(index.key, index.key_order[low:high].tolist())}
 
     # Compare hashes first, and keys where these are equal.
     hashes = np.concatenate([load(number).key_hash for number in range(len(shards))])

@@ -331,7 +331,9 @@ class AVDecoder:
             *(["audio_num_samples"] if not get_audio_num_samples else []),
         ]
         if get_audio and get_audio_num_samples and found.audio_channels and not found.audio_num_samples:
-            found = replace(found, audio_num_samples=self._count_samples())
+            with self._reading(AudioReader) as (_, reader):
+                samples = sum(block[1].shape[1] for block in iter(reader.read, None))
+            found = replace(found, audio_num_samples=samples)
         names = [each.name for each in fields(found) if each.name.startswith(tuple(unwanted))]
         return replace(found, **dict.fromkeys(names))
 
@@ -410,10 +412,6 @@ class AVDecoder:
                 video = video_stream(container)
                 self._frame_times = () if video is None else tuple(read_frame_times(container, video))
         return self._frame_times
-
-    def _count_samples(self) -> int:
-        with self._reading(AudioReader) as (_, reader):
-            return sum(block[1].shape[1] for block in iter(reader.read, None))
 
     def __getstate__(self) -> dict[str, Any]:
         self.stream.seek(0)

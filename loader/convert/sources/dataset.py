@@ -86,7 +86,8 @@ class DatasetSource(Source):
         for shard in tars.shards:
             index = index_shard(tars.storage, shard.name)
             seen.update(index.part_names)
-            wanted = frozenset(filter(self._is_kept, index.part_names))
+            keep, drop = self.keep_parts, self.drop_parts  # none has to match a part of this very shard
+            wanted = frozenset(name for name in index.part_names if is_kept(name, keep=keep, drop=drop))
             yield from _rows(
                 index, shard, tars.storage.path(shard.name), range(len(index.key_ends)), [], wanted, account
             )
@@ -94,9 +95,6 @@ class DatasetSource(Source):
 
     def _wanted(self, names: Sequence[str]) -> frozenset[str]:
         return frozenset(kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.path))
-
-    def _is_kept(self, name: str) -> bool:
-        return is_kept(name, keep=self.keep_parts, drop=self.drop_parts)
 
 
 def is_prepared_dataset(path: str) -> bool:

@@ -152,7 +152,8 @@ class ParquetTable(ArrowTable):
                 yield first, stop
 
     def _batch_rows(self, group: int, columns: Sequence[str]) -> int:
-        rows = _rows_of_batch(self._group_bytes(group, columns), self._rows[group])
+        size_bytes = self._group_bytes(group, columns)
+        rows = max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES * self._rows[group] // max(1, size_bytes)))
         dictionaries = (column for column in self._columns(group, columns) if column.has_dictionary_page)
         largest: int = max((column.total_uncompressed_size for column in dictionaries), default=1)
         # Each row may have the largest value of a dictionary.
@@ -354,7 +355,3 @@ def readable_batches(table: ArrowTable, columns: Sequence[str]) -> Iterator[Batc
         except FormatError as error:
             yield start, error
             start = table.unit_stop(start)
-
-
-def _rows_of_batch(size_bytes: int, rows: int) -> int:
-    return max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES * rows // max(1, size_bytes)))

@@ -72,7 +72,9 @@ def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
             continue
         values = batch.column(column.name)
         column.values = column.values or python_values(values.slice(0, rows))
-        is_known = has_values(values) if column.type in ("bytes", "media") else values.is_valid().to_pylist()
+        is_known = (
+            [*map(bool, present_values(values))] if column.type in ("bytes", "media") else values.is_valid().to_pylist()
+        )
         known = (values[row].as_py() for row in np.flatnonzero(is_known)[:rows].tolist())
         column.examples += [value for value in known if value not in ("", [])]
         if column.examples and first + batch.num_rows >= rows:
@@ -136,7 +138,7 @@ def _cell_maker(
             elements = 1 if index is None else len(values[part.columns[0]])
             return CellRef(
                 row=row,
-                column=column_of_cell(part, index),
+                column=part.name if index is None else f"{part.name}#{index}",
                 size_bytes=means.get(part.name, 0) // elements,
                 file=file,
                 changed=version,
@@ -222,11 +224,6 @@ def cell_columns(layout: TableLayout) -> list[str]:
     """Return the columns that :class:`ArrowCells` reads."""
     cells = [part for part in layout.parts if part.role not in ("path", "url")]
     return list(dict.fromkeys(column for part in cells for column in part.columns))
-
-
-def column_of_cell(part: PartColumns, index: int | None) -> str:
-    """Return what a :class:`CellRef` has as its column."""
-    return part.name if index is None else f"{part.name}#{index}"
 
 
 class ArrowCells(CellReader):
@@ -367,11 +364,6 @@ def _python_value(value: Any) -> Any:
         return value.as_buffer().to_pybytes().decode("utf-8", "replace") if hasattr(value, "as_buffer") else None
     except (ValueError, OverflowError):
         return None  # writing the row reports it
-
-
-def has_values(values: Any) -> list[bool]:
-    """Return whether each value of a column of bytes, media or texts is there."""
-    return [*map(bool, present_values(values))]
 
 
 def present_values(values: Any) -> list[Any]:

@@ -256,7 +256,7 @@ def find_leaks(
     """Find the groups whose samples are in several parts of the present split; excluded samples do not count.
 
     Args:
-        group_by: Expression of the groups, see :func:`.groups.find_groups`; None compares contents.
+        group_by: Expression of the groups, see :func:`.find_groups`; None compares contents.
         part: Compare the contents of this part of samples alone.
         on_progress: Called while samples are read.
 

@@ -37,7 +37,7 @@ class SplitPlan:
         ratio: Part → share of the samples.
         by: Assign whole shards, which all readers of the format understand; or samples, by a filter for each part; or
             shards if all shares are met within a percentage point, else samples.
-        group_by: Expression of groups that are not divided, see :func:`.groups.find_groups`; None divides as needed.
+        group_by: Expression of groups that are not divided, see :func:`.find_groups`; None divides as needed.
         stable: Choose the part of a group by a hash of its name alone.
         compute: Reads measured values of groups that are no columns.
     """

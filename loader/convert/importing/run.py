@@ -210,7 +210,7 @@ class _Run:
 
     def written_rows(self) -> tuple[IntArray, list[tuple[FileVersion, int]]]:
         """Return the row of each sample, and the files with their numbers of samples."""
-        if self._failed:
+        if self._failed:  # it is unknown which samples the shards have
             raise SampleError(f"{self._failed:,} samples failed", at=self._storage.path(""))
         done = self._done.values()
         return self._order, [file for shard in done for file in zip(shard.files, shard.samples, strict=True)]

@@ -72,7 +72,6 @@ class _Finder:
         self._is_remote = columns.files is None and is_url(files.root)
         self.files = files
         self._root = files.root
-        self._at = at
         self.is_chat = any(name in CONVERSATION_KEYS for name in self._table)
         self.notes: list[str] = []
         self._names: set[str] = set()

@@ -366,14 +366,9 @@ class SeenKeys:
     def __init__(self) -> None:
         self._recent: dict[int, int] = {}
         self._runs: list[tuple[_Hashes, npt.NDArray[np.uint32]]] = []
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
 
     def add(self, key: str, shard: int) -> None:
         self._recent[_hash(key)] = shard
-        self._count += 1
         if len(self._recent) >= self._MAX_RECENT:
             self._settle()
 

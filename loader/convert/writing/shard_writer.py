@@ -99,7 +99,6 @@ class ShardWriter:
         self._seen = SeenKeys()
         self._kept = SeenKeys()
         self._names: list[str] = []  # of the shards, by number
-        self._kept_names: set[str] = set()
         self._stack: ExitStack | None = None
         self.samples = 0
         """Number of samples that this object has written."""
@@ -168,7 +167,6 @@ class ShardWriter:
             number = int(shard.name.removesuffix(".tar").rpartition("_")[2])
             self._names += [""] * (number + 1 - len(self._names))
             self._names[number] = shard.name
-            self._kept_names.add(shard.name)
             for key in self._keys_of(shard.name):
                 self._kept.add(key, number)
 

@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -26,20 +26,53 @@ from ..annotations.json_elements import (
 from ..file_trees.file_names import join_names, sort_files
 from ..file_trees.tree import FileTree, FolderTree
 from ..rows.documents import Item, take_items, with_items
-from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, FaultRef, PartRef, Row, ValueRef, key_of_path
 from ..tables.columns import SourceOptions
 from ..tables.named_files import NamedFiles, is_inline, join_root, split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
-from .source import AnnotationSource, Listing, SampleProposal, Source, picture_extension, picture_ref
+from .source import AnnotationSource, Listing, SampleProposal, picture_extension, picture_ref
 
 _DOCUMENTS = (".json", *LINE_ENDINGS)
 _NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InterleavedFilesSource(Source):
+class InterleavedSource(AnnotationSource):
+    """The documents of a JSON list or JSONL file, each with its pictures.
+
+    The part ``json`` has ``texts`` and ``images``, lists that line up: in each place is either a text or the name of a
+    part. The other values of the document stay. Layouts of documents:
+
+    - ``text_list`` and ``image_info`` with ``matched_text_index`` and ``image_name``, or the picture in base64 as
+      ``image_base64``: the picture precedes that text;
+    - ``texts`` and ``images``, which line up; at the same place, the picture comes first;
+    - ``text`` with ``<image>`` at the places of ``images``;
+    - a list of items, or one as ``sequence``, ``content`` …: texts, and paths of pictures, or objects with either.
+    """
+
+    kind: str = "interleaved"
+
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+        files, _ = self.picture_folder(self._pictures())
+
+        def make(number: int, element: Element) -> Row:
+            document, items = read_document(element)
+            key = document_key(document, number)
+            return document_row(key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place)
+
+        yield from self.element_rows(make)
+
+    def proposal(self) -> SampleProposal:
+        return SampleProposal(sample_type="InterleavedSample")
+
+    def _pictures(self) -> Iterator[list[str]]:
+        for _, items in valid_elements(read_elements(self.path), read_document):
+            yield from ([item.picture] for item in items if isinstance(item.picture, str) and item.picture)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterleavedFilesSource(InterleavedSource):
     """The documents in the JSON files of a folder or archive: one in a file, or a list or line each.
 
     Documents have the layouts of :class:`InterleavedSource`. Their pictures are found by name: from the folder
@@ -47,14 +80,9 @@ class InterleavedFilesSource(Source):
     the document in their order: ``doc_0.jpg``, ``doc/0.jpg``, or ``0.jpg`` where a folder has one document.
 
     Attributes:
+        path: A folder, a zip, a tar, or a folder of tars.
         root: Folder or URL of the pictures; None if they are in the folder or archive.
-        access: Decides which files paths may name.
     """
-
-    path: str
-    root: str | None = None
-    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
-    kind: str = "interleaved"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
         has_documents = False
@@ -68,9 +96,6 @@ class InterleavedFilesSource(Source):
             FolderTree(self.path, self.access).leave_others(listing.account, used)
         if not has_documents:
             raise ConfigError("there are no JSON files in it", at=self.path, hint="name the files of the documents")
-
-    def proposal(self) -> SampleProposal:
-        return SampleProposal(sample_type="InterleavedSample")
 
     def open_cells(self) -> CellReader:
         return ZipCells(self.path) if self._form() == "zip" else CellReader()
@@ -194,40 +219,6 @@ class _Documents:
             posixpath.normpath(join_root(base, inner)) for base in (folder, "", join_names(folder, "images"), "images")
         ]
         return next((name for name in names if not name.startswith(("/", "..")) and self._tree.has(name)), "")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterleavedSource(AnnotationSource):
-    """The documents of a JSON list or JSONL file, each with its pictures.
-
-    The part ``json`` has ``texts`` and ``images``, lists that line up: in each place is either a text or the name of a
-    part. The other values of the document stay. Layouts of documents:
-
-    - ``text_list`` and ``image_info`` with ``matched_text_index`` and ``image_name``, or the picture in base64 as
-      ``image_base64``: the picture precedes that text;
-    - ``texts`` and ``images``, which line up; at the same place, the picture comes first;
-    - ``text`` with ``<image>`` at the places of ``images``;
-    - a list of items, or one as ``sequence``, ``content`` …: texts, and paths of pictures, or objects with either.
-    """
-
-    kind: str = "interleaved"
-
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        files, _ = self.picture_folder(self._pictures())
-
-        def make(number: int, element: Element) -> Row:
-            document, items = read_document(element)
-            key = document_key(document, number)
-            return document_row(key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place)
-
-        yield from self.element_rows(make)
-
-    def proposal(self) -> SampleProposal:
-        return SampleProposal(sample_type="InterleavedSample")
-
-    def _pictures(self) -> Iterator[list[str]]:
-        for _, items in valid_elements(read_elements(self.path), read_document):
-            yield from ([item.picture] for item in items if isinstance(item.picture, str) and item.picture)
 
 
 def read_document(element: Element, pictures: Sequence[str] | None = None) -> tuple[dict[str, Any], list[Item]]:

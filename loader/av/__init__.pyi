@@ -5,8 +5,6 @@ from .av_data import (
 )
 from .av_decoder import (
     AVDecoder as AVDecoder,
-)
-from .uniform_clips import (
     get_clips_uniform as get_clips_uniform,
     get_single_frames_uniform as get_single_frames_uniform,
 )

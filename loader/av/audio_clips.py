@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
@@ -27,20 +26,8 @@ _MAX_DRIFT_S = 0.01  # larger differences between the stated and the counted tim
 _NO_END = 1 << 62
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleWindow:
-    """The samples ``[start, end)``, counted from the stream's first one; the end may be infinite."""
-
-    start: int
-    end: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AudioClip:
-    """Samples of shape (channels, samples), and the number of the first one in its stream."""
-
-    samples: torch.Tensor
-    start: int
+SampleWindow = tuple[int, float]
+"""The samples ``[start, end)``, counted from the stream's first one; the end may be infinite."""
 
 
 class AudioReader(MediaReader):
@@ -153,13 +140,11 @@ def ranges_to_windows(ranges: Sequence[tuple[float, float]], lead: Fraction | No
         rate: Number of samples a second.
     """
     if lead is None:
-        return [SampleWindow(start=round(start), end=end if math.isinf(end) else round(end)) for start, end in ranges]
-    windows = []
+        return [(round(start), end if math.isinf(end) else round(end)) for start, end in ranges]
+    windows: list[SampleWindow] = []
     for start, end in ranges:
         first = _nearest((start - float(lead)) * rate)
-        windows.append(
-            SampleWindow(start=first, end=end if math.isinf(end) else first + _nearest((end - start) * rate))
-        )
+        windows.append((first, end if math.isinf(end) else first + _nearest((end - start) * rate)))
     return windows
 
 
@@ -170,7 +155,7 @@ def _nearest(value: float) -> int:
 
 def decode_audio_clips(
     reader: AudioReader, windows: Sequence[SampleWindow], max_samples: int | None = None
-) -> list[AudioClip | None]:
+) -> list[tuple[torch.Tensor, int]]:
     """Decode the samples of windows, each once unless windows are far apart.
 
     Args:
@@ -178,13 +163,12 @@ def decode_audio_clips(
         max_samples: Limit of the samples of all channels and clips; None: no limit.
 
     Returns:
-        A clip for each window, without samples if the window is empty; None if it is outside of the stream.
-
-    Raises:
-        ValueError: The limit is exceeded.
+        A clip of shape (channels, samples) for each window that is inside of the stream, and the number of its first
+        sample; without samples if the window is empty.
     """
+    # Decode from the start of each window, in the order of these, while one waits or is active.
     total = 0
-    order = sorted(range(len(windows)), key=lambda number: windows[number].start)
+    order = sorted(range(len(windows)), key=lambda number: windows[number][0])
     parts: list[list[npt.NDArray[Any]]] = [[] for _ in windows]
     starts: dict[int, int] = {}
     waiting, active = order[::-1], list[int]()
@@ -192,19 +176,20 @@ def decode_audio_clips(
     while waiting or active:
         if not active and waiting[-1] != target:
             target = waiting[-1]
-            reader.advance_to(windows[target].start)
+            reader.advance_to(windows[target][0])
         block = reader.read()
         if block is None:
             break
         start, samples = block
         end = start + samples.shape[1]
-        while waiting and windows[waiting[-1]].start < end:
+        while waiting and windows[waiting[-1]][0] < end:
             active.append(waiting.pop())
+        # Give the block to the windows that it overlaps.
         for number in active:
-            window = windows[number]
-            part = samples[:, max(window.start - start, 0) : max(int(min(window.end, end)) - start, 0)]
-            if number not in starts and (part.shape[1] or window.start == window.end):
-                starts[number] = max(window.start, start)
+            first, stop = windows[number]
+            part = samples[:, max(first - start, 0) : max(int(min(stop, end)) - start, 0)]
+            if number not in starts and (part.shape[1] or first == stop):
+                starts[number] = max(first, start)
             if number in starts:
                 parts[number].append(part)
                 total += part.size
@@ -213,11 +198,8 @@ def decode_audio_clips(
                 f"the clips have {total:,} samples of audio or more, the limit is {max_samples:,}: request shorter "
                 "clips, or raise AVDecoder.max_audio_samples"
             )
-        active = [number for number in active if end < windows[number].end]
-    return [
-        AudioClip(samples=_concatenate(found), start=starts[number]) if number in starts else None
-        for number, found in enumerate(parts)
-    ]
+        active = [number for number in active if end < windows[number][1]]
+    return [(_concatenate(blocks), starts[number]) for number, blocks in enumerate(parts) if number in starts]
 
 
 def _concatenate(parts: Sequence[npt.NDArray[Any]]) -> torch.Tensor:

@@ -48,15 +48,8 @@ def _shapes(clips: Sequence[Any]) -> list[Any]:
 def check_ranges(ranges: Sequence[tuple[float, float]], name: str) -> list[tuple[float, float]]:
     """Check that each range has a start and an end, in this order; the end may be ``math.inf``.
 
-    Args:
-        ranges: Ranges as the caller gave them.
-        name: Name of the argument, for the error.
-
     Returns:
         The ranges; those that start before 0 start at 0.
-
-    Raises:
-        ValueError: A range ends before it starts, or has a value that is not a number. All such ranges are named.
     """
     faults = []
     checked = []
@@ -72,11 +65,7 @@ def check_ranges(ranges: Sequence[tuple[float, float]], name: str) -> list[tuple
 
 
 def check_unit(unit: str, expected: Sequence[str], name: str) -> None:
-    """Check that a unit is one of the expected ones.
-
-    Raises:
-        ValueError: It is not.
-    """
+    """Check that a unit is one of the expected ones."""
     if unit not in expected:
         raise ValueError(f"{name} is {unit!r}; expected {' or '.join(repr(one) for one in expected)}")
 
@@ -87,10 +76,6 @@ class MediaReader(ABC):
     Args:
         container: An open file that was not read from.
         file: The bytes of the container; opened again if a seek fails.
-        threads: Number of decoding threads.
-
-    Raises:
-        ValueError: The file has no such stream.
     """
 
     def __init__(self, container: InputContainer, file: BinaryIO, *, threads: int = 1) -> None:
@@ -106,11 +91,7 @@ class MediaReader(ABC):
             self._reopened.close()
 
     def advance_to(self, place: int) -> None:
-        """Move to a point from which ``place`` decodes correctly, if that is faster than decoding up to it.
-
-        Args:
-            place: Position in the units of the reader, no less than in earlier calls.
-        """
+        """Move to a point from which ``place`` decodes correctly, if that is faster than decoding up to it."""
         if not self._is_worth_a_seek(place):
             return
         if self._can_seek and not self._seek(place):

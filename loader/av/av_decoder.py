@@ -1,4 +1,4 @@
-"""Decode clips, frames and metadata of one encoded audio or video file."""
+"""Decode clips, frames and metadata of one encoded audio or video file, also at even distances over the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import fields, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, TypeVar, overload
 
 from ..format.media.av_container import audio_stream, media_start, open_av, video_stream
 from ..format.media.av_probe import probe_av, stream_spans
@@ -16,13 +16,139 @@ from ..format.media.metadata import AVMetadata
 from ..lazy_torch import torch
 from .audio_clips import AudioReader, decode_audio_clips, ranges_to_windows
 from .av_data import AudioUnit, AVData, VideoUnit, check_ranges, check_unit
-from .video_clips import TimeWindow, decode_clips, frames_to_windows, read_frame_times, seconds_to_windows
-from .video_reader import VideoReader
+from .video_reader import VideoReader, decode_clips, frames_to_windows, read_frame_times, seconds_to_windows
 
 if TYPE_CHECKING:
     from av.container import InputContainer
 
+
+def get_clips_uniform(  # noqa: PLR0917 - the order of megatron-energon
+    av_decoder: AVDecoder,
+    clip_duration_seconds: float,
+    num_clips: int,
+    request_video: bool = False,
+    request_audio: bool = False,
+    video_out_frame_size: tuple[int, int] | None = None,
+) -> AVData:
+    """Decode clips at even distances: the first one starts with the file, the last one ends with it.
+
+    Args:
+        av_decoder: The file.
+        clip_duration_seconds: Duration of each clip. Clips overlap if they do not fit side by side; if the file is
+            shorter, each clip is the whole file. 0 requests clips of one frame.
+        num_clips: Number of clips; a single clip is the start of the file.
+        request_video: Decode the video.
+        request_audio: Decode the audio.
+        video_out_frame_size: (width, height) of the frames; None for the size of the video.
+
+    Returns:
+        Clips of video, of audio, or of both at the same times, within the time that both streams cover.
+
+    Raises:
+        ValueError: Neither video nor audio is requested, or the file lacks a requested one.
+    """
+    if not (request_video or request_audio):
+        raise ValueError("neither video nor audio is requested; set request_video or request_audio")
+    if clip_duration_seconds < 0 or num_clips < 0:
+        raise ValueError(f"clip_duration_seconds={clip_duration_seconds}, num_clips={num_clips}; expected 0 or more")
+    video, audio = av_decoder.get_spans()
+    if request_video and video is None:
+        raise ValueError("video is requested, but the file has no video")
+    if request_audio and audio is None:
+        raise ValueError("audio is requested, but the file has no audio")
+    spans = [span for span, wanted in ((video, request_video), (audio, request_audio)) if wanted and span is not None]
+    start, end = max(span[0] for span in spans), min(span[1] for span in spans)
+    if clip_duration_seconds == 0 and request_video:
+        times = _frame_times(start, end, av_decoder.get_video_fps(), num_clips)
+    else:
+        times = _evenly_spaced(start, max(end - clip_duration_seconds, start), num_clips)
+    ranges = [(time, min(time + clip_duration_seconds, end)) for time in times]
+    return av_decoder.get_clips(
+        video_clip_ranges=ranges if request_video else None,
+        audio_clip_ranges=ranges if request_audio else None,
+        video_out_frame_size=video_out_frame_size,
+    )
+
+
+@overload
+def get_single_frames_uniform(
+    av_decoder: AVDecoder,
+    num_frames: int,
+    *,
+    video_out_frame_size: tuple[int, int] | None = None,
+    return_timestamps: Literal[False] = False,
+) -> torch.Tensor: ...
+
+
+@overload
+def get_single_frames_uniform(
+    av_decoder: AVDecoder,
+    num_frames: int,
+    *,
+    video_out_frame_size: tuple[int, int] | None = None,
+    return_timestamps: Literal[True],
+) -> tuple[torch.Tensor, list[float]]: ...
+
+
+def get_single_frames_uniform(
+    av_decoder: AVDecoder,
+    num_frames: int,
+    *,
+    video_out_frame_size: tuple[int, int] | None = None,
+    return_timestamps: bool = False,
+) -> torch.Tensor | tuple[torch.Tensor, list[float]]:
+    """Decode frames at even distances, from the first one to the last one.
+
+    Args:
+        av_decoder: The file.
+        num_frames: Number of frames; frames repeat if the video has fewer.
+        video_out_frame_size: (width, height) of the frames; None for the size of the video.
+        return_timestamps: Also return the start time of each frame.
+
+    Returns:
+        A uint8 tensor (frames, 3, height, width); with timestamps, the tensor and a list of seconds.
+
+    Raises:
+        ValueError: The file has no video, or ``num_frames`` is below 1.
+    """
+    video, _ = av_decoder.get_spans()
+    if video is None:
+        raise ValueError("the file has no video")
+    if num_frames < 1:
+        raise ValueError(f"num_frames is {num_frames}; expected 1 or more")
+    times = _frame_times(*video, av_decoder.get_video_fps(), num_frames)
+    clips, timestamps = _frames_at(av_decoder, times, video_out_frame_size)
+    if len(clips) < num_frames:  # fewer frames decode than there are packets
+        starts = av_decoder.decode_frame_starts()
+        if not starts:
+            raise ValueError("no frame of the video can be decoded")
+        times = [starts[round(place)] for place in _evenly_spaced(0, len(starts) - 1, num_frames)]
+        clips, timestamps = _frames_at(av_decoder, times, video_out_frame_size)
+        missing = num_frames - len(clips)  # frames whose times are not in order
+        clips, timestamps = clips + clips[-1:] * missing, timestamps + timestamps[-1:] * missing
+    frames = torch.cat(clips)
+    return (frames, [start for start, _ in timestamps]) if return_timestamps else frames
+
+
+def _frames_at(
+    av_decoder: AVDecoder, times: Sequence[float], size: tuple[int, int] | None
+) -> tuple[list[torch.Tensor], list[tuple[float, float]]]:
+    return av_decoder.get_video_clips([(time, time) for time in times], video_out_frame_size=size)
+
+
+def _frame_times(start: float, end: float, fps: float, count: int) -> Sequence[float]:
+    """Return even times from the middle of the first frame to the middle of the last; the first is the start time."""
+    half = min(0.5 / fps, (end - start) / 2)
+    return [start, *_evenly_spaced(start + half, end - half, count)[1:]][:count]
+
+
+def _evenly_spaced(first: float, last: float, count: int) -> list[float]:
+    step = (last - first) / (count - 1) if count > 1 else 0
+    return [first + number * step for number in range(count)]
+
+
 _WHOLE = ((0, math.inf),)
+_Reader = TypeVar("_Reader", AudioReader, VideoReader)
 
 
 class AVDecoder:
@@ -80,7 +206,7 @@ class AVDecoder:
         Args:
             video_decode_audio: Also decode the samples of a video that has audio.
         """
-        with self._open() as container:
+        with open_av(self.stream) as container:
             has_video, has_audio = video_stream(container) is not None, audio_stream(container) is not None
         with_audio = has_audio and (video_decode_audio or not has_video)
         return self.get_clips(
@@ -137,19 +263,13 @@ class AVDecoder:
         check_unit(video_unit, ("frames", "seconds"), "video_unit")
         ranges = check_ranges(video_clip_ranges, "video_clip_ranges")
         times = self._read_frame_times() if video_unit == "frames" and ranges else ()
-        with self._open() as container, closing(VideoReader(container, self.stream, threads=self.threads)) as reader:
+        with self._reading(VideoReader) as (container, reader):
             origin = media_start(container)
-            windows: Sequence[TimeWindow | None]
             if video_unit == "frames":
                 windows = frames_to_windows(ranges, times)
             else:
                 windows = seconds_to_windows(ranges, reader.stream, reader.clock, origin)
-            within = [window for window in windows if window is not None]
-            clips = [
-                clip
-                for clip in decode_clips(reader, within, video_out_frame_size, self.max_video_pixels)
-                if clip is not None
-            ]
+            clips = decode_clips(reader, windows, video_out_frame_size, self.max_video_pixels)
             seconds = [
                 (float(clip.start * reader.clock - origin), float(clip.end * reader.clock - origin)) for clip in clips
             ]
@@ -171,15 +291,15 @@ class AVDecoder:
         """
         check_unit(audio_unit, ("samples", "seconds"), "audio_unit")
         ranges = check_ranges(audio_clip_ranges, "audio_clip_ranges")
-        with self._open() as container, closing(AudioReader(container, self.stream, threads=self.threads)) as reader:
+        with self._reading(AudioReader) as (container, reader):
             lead = reader.start - media_start(container)
             windows = ranges_to_windows(ranges, lead if audio_unit == "seconds" else None, reader.rate)
-            clips = [clip for clip in decode_audio_clips(reader, windows, self.max_audio_samples) if clip is not None]
+            clips = decode_audio_clips(reader, windows, self.max_audio_samples)
             seconds = []
-            for clip in clips:
-                start = lead + Fraction(clip.start, reader.rate)
-                seconds.append((float(start), float(start + Fraction(clip.samples.shape[1], reader.rate))))
-        return [clip.samples for clip in clips], seconds
+            for samples, first in clips:
+                start = lead + Fraction(first, reader.rate)
+                seconds.append((float(start), float(start + Fraction(samples.shape[1], reader.rate))))
+        return [samples for samples, _ in clips], seconds
 
     # -------------------------------------------------------------------------------------------- metadata
 
@@ -200,7 +320,7 @@ class AVDecoder:
             get_audio: Return metadata of the audio.
             get_audio_num_samples: Return the number of samples; for some containers, all audio is decoded to count it.
         """
-        found = self._probe()
+        found = probe_av(self.stream)
         unwanted = [
             *(["video"] if not get_video else []),
             *(["video_duration"] if not (get_video_duration or get_video_frame_count) else []),
@@ -211,13 +331,15 @@ class AVDecoder:
             *(["audio_num_samples"] if not get_audio_num_samples else []),
         ]
         if get_audio and get_audio_num_samples and found.audio_channels and not found.audio_num_samples:
-            found = replace(found, audio_num_samples=self._count_samples())
+            with self._reading(AudioReader) as (_, reader):
+                samples = sum(block[1].shape[1] for block in iter(reader.read, None))
+            found = replace(found, audio_num_samples=samples)
         names = [each.name for each in fields(found) if each.name.startswith(tuple(unwanted))]
         return replace(found, **dict.fromkeys(names))
 
     def get_video_fps(self) -> float:
         """Return the average number of frames a second."""
-        fps = self._probe().video_fps
+        fps = probe_av(self.stream).video_fps
         if fps is None:
             raise ValueError("the file has no video, or does not state its frame rate")
         return fps
@@ -232,33 +354,33 @@ class AVDecoder:
             (None, None) if the file has no video.
         """
         del get_frame_count
-        found = self._probe()
+        found = probe_av(self.stream)
         return found.video_duration, found.video_num_frames
 
     def get_audio_duration(self) -> float | None:
         """Return the seconds from the start of the first sample to the end of the last one; None without audio."""
-        return self._probe().audio_duration
+        return probe_av(self.stream).audio_duration
 
     def get_audio_samples_per_second(self) -> int:
         """Return the sample rate."""
-        rate = self._probe().audio_sample_rate
+        rate = probe_av(self.stream).audio_sample_rate
         if rate is None:
             raise ValueError("the file has no audio")
         return rate
 
     def has_video_stream(self) -> bool:
         """Return True if the file has video other than a cover picture."""
-        with self._open() as container:
+        with open_av(self.stream) as container:
             return video_stream(container) is not None
 
     def has_audio_stream(self) -> bool:
         """Return True if the file has audio."""
-        with self._open() as container:
+        with open_av(self.stream) as container:
             return audio_stream(container) is not None
 
     def get_spans(self) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
         """Return the start and end of the video, and of the audio, in seconds; None for a missing one."""
-        with self._open() as container:
+        with open_av(self.stream) as container:
             start = media_start(container)
             streams = video_stream(container), audio_stream(container)
             found = stream_spans(container, [stream for stream in streams if stream is not None])
@@ -271,7 +393,7 @@ class AVDecoder:
     def decode_frame_starts(self) -> list[float]:
         """Decode the whole video; return the start times of its frames in seconds, up to the first damage."""
         starts: list[float] = []
-        with self._open() as container, closing(VideoReader(container, self.stream, threads=self.threads)) as reader:
+        with self._reading(VideoReader) as (container, reader):
             origin = media_start(container)
             with suppress(ValueError, OSError):  # PyAV raises both kinds, and the reader a ValueError at a cut end
                 starts.extend(float(frame.start * reader.clock - origin) for frame in iter(reader.read, None))
@@ -280,23 +402,16 @@ class AVDecoder:
     # ------------------------------------------------------------------------------------------- internals
 
     @contextmanager
-    def _open(self) -> Iterator[InputContainer]:
-        with open_av(self.stream) as container:
-            yield container
-
-    def _probe(self) -> AVMetadata:
-        return probe_av(self.stream)
+    def _reading(self, kind: type[_Reader]) -> Iterator[tuple[InputContainer, _Reader]]:
+        with open_av(self.stream) as container, closing(kind(container, self.stream, threads=self.threads)) as reader:
+            yield container, reader
 
     def _read_frame_times(self) -> Sequence[int]:
         if self._frame_times is None:
-            with self._open() as container:
+            with open_av(self.stream) as container:
                 video = video_stream(container)
                 self._frame_times = () if video is None else tuple(read_frame_times(container, video))
         return self._frame_times
-
-    def _count_samples(self) -> int:
-        with self._open() as container, closing(AudioReader(container, self.stream, threads=self.threads)) as reader:
-            return sum(block[1].shape[1] for block in iter(reader.read, None))
 
     def __getstate__(self) -> dict[str, Any]:
         self.stream.seek(0)

@@ -7,7 +7,10 @@
 `sources/`       what samples are made of: folders, tables, archives, datasets
 `importing/`     sources → a prepared dataset, in parallel and resumable
 `resharding`     a dataset → new shards, with its columns and filters
-`exporting/`     a dataset → files, tables and other formats
+`merging`        datasets → one, without a scan
+`splitting`      another split of a dataset, by whole shards or `split_groups`
+`added_parts`    parts for the samples of a dataset, in a dataset that a metadataset joins
+`exporting`      a dataset → files, tables and other formats
 ===============  =====================================================================
 
 The names are listed in ``__init__.pyi`` and imported on first use.

@@ -22,10 +22,10 @@ from ..format.documents.providers import data_path, is_metadataset, is_record_fi
 from ..format.index.layout import ShardEntry
 from ..format.nv_meta import DATASET_YAML, FOLDER
 from ..format.tar.names import printable
-from ..storage import FileInfo, is_url, read_document
-from .importing.plan import ImportPlan, ImportReport, ProgressCallback, WrittenRows
+from ..storage import FileInfo, Storage, is_url, read_document
+from .importing.plan import ImportPlan, ImportReport, ProgressCallback
 from .importing.run import run_import
-from .rows.shard_plan import ShardLayout
+from .rows.row_file import ShardLayout
 from .sources.dataset import (
     DatasetSource,
     is_prepared_dataset,
@@ -34,6 +34,7 @@ from .sources.dataset import (
     samples_with_parts,
     splits_of_samples,
 )
+from .writing.written_shards import FileVersion
 
 _CODE_SUFFIX = ".py"
 
@@ -100,18 +101,19 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
     split = folder.documents.split
     of_parts = split.sample_filters.values() if split else ()  # parts have shards of their own then
 
-    def carry(written: WrittenRows) -> None:
+    def carry(storage: Storage, rows: IntArray, files: list[tuple[FileVersion, int]]) -> None:
         old = OldDataset(folder.path, folder.storage, folder.index.shards)
-        order = NewOrder([old], [(0, samples[written.order])], _shards(written))
-        carried.write(order, written.storage, without_filters=of_parts)
+        order = NewOrder([old], [(0, samples[rows])], _shards(files))
+        carried.write(order, storage, without_filters=of_parts)
 
     written = run_import(
         _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carry
     )
     account.merge(written.account)
+    counts = not plan.query.excluded and len(excluded_samples(folder))
     return ReshardReport(
         written=replace(written, account=account),
-        excluded=0 if plan.query.excluded else _count_excluded(folder, plan.query, len(chosen)),
+        excluded=len(find_samples(folder, replace(plan.query, excluded=True))) - len(chosen) if counts else 0,
         without_parts=len(inner) - len(samples),
         columns=tuple(carried.columns),
         filters=tuple(carried.filters),
@@ -168,12 +170,6 @@ def _missing_fields(folder: Dataset, names: tuple[str, ...]) -> list[str]:
     return [f"dataset.yaml takes {', '.join(missing)} from parts that are dropped: edit it in the new dataset"]
 
 
-def _count_excluded(folder: Dataset, query: SampleQuery, chosen: int) -> int:
-    if not len(excluded_samples(folder)):
-        return 0
-    return len(find_samples(folder, replace(query, excluded=True))) - chosen
-
-
 _KEY = "key"
 
 
@@ -181,14 +177,9 @@ def sorted_rows(folder: Dataset, samples: IntArray, by: str, compute: Compute | 
     """Return the positions in ``samples`` in sorted order; equal ones keep their order, those without a value are last.
 
     Args:
-        folder: The dataset.
         samples: Numbers of samples, ascending.
         by: ``"key"``, or the name of a column or value.
         compute: Reads a value that is no column; None refuses it.
-
-    Raises:
-        ConfigError: There is no such column or value.
-        FormatError: The column is damaged or stale.
     """
     if by == _KEY and _KEY not in folder.documents.column_names():
         keys = [folder.index.key(sample) for sample in samples.tolist()]
@@ -213,11 +204,9 @@ class ReshardPlan:
         output: Path or URL of the new dataset: a new or empty folder, or the folder of an interrupted reshard.
         layout: Sizes, order and split of the new shards; without a split ratio, each sample keeps its part.
         sort_by: ``"key"``, or the name of a column or value: samples are sorted by it, those without a value last.
-        query: The samples.
         keep_parts: Only parts that match one of these patterns, as in shells; empty for all.
         drop_parts: No parts that match one of these.
         workers: Number of worker processes; at least 1.
-        compat: As for :class:`.PreparePlan`.
         strict: Write nothing if a chosen sample or part would be left out.
     """
 
@@ -241,8 +230,6 @@ class ReshardReport:
         written: The report of the shards and of the prepare that ended it.
         excluded: Number of samples that are not chosen since the split excludes them.
         without_parts: Number of chosen samples that have none of the kept parts, and are not in the new dataset.
-        columns: Columns that moved along.
-        filters: Filters that moved along.
         warnings: Results that the user may not expect, one sentence each.
     """
 
@@ -254,14 +241,11 @@ class ReshardReport:
     warnings: tuple[str, ...]
 
 
-def _shards(written: WrittenRows) -> list[ShardEntry]:
+def _shards(files: list[tuple[FileVersion, int]]) -> list[ShardEntry]:
     """Return the shards that the new index will have; columns name them."""
     shards, first = [], 0
-    for name, size_bytes, _, samples in written.files:
-        shards.append(
-            ShardEntry.of_file(
-                FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0), samples=samples, first_sample=first
-            )
-        )
+    for (name, size_bytes, _), samples in files:
+        file = FileInfo(name=name, size_bytes=size_bytes, mtime_ns=0)
+        shards.append(ShardEntry.of_file(file, samples=samples, first_sample=first))
         first += samples
     return shards

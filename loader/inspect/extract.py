@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ..convert.exporting import file_name
+from ..convert import file_name
 from ..dataset.dataset import PartPlace
 from ..dataset.query import unknown_key_error
 from ..dataset.records import as_bytes

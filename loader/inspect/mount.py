@@ -12,7 +12,7 @@ from functools import wraps
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
-from ..convert.exporting import file_name, key_of, split_file_name
+from ..convert import file_name, key_of, split_file_name
 from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at, folder_at
 from ..dataset.split_parts import is_excluded, runs_of_part

@@ -17,7 +17,7 @@ from rich.text import Text
 from energon_cli.commands.look.mount import _start_detached
 from energon_cli.commands.run.trace import show_samples
 from energon_cli.console import output_console
-from loader.convert.exporting import file_name, key_of
+from loader.convert.writing.sample_writers import file_name, key_of
 from tests.cli.run_energon import RunEnergon
 
 LEAVING = ["../../etc/cron", "/etc/cron", "a/../../b"]

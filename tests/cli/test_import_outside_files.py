@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from loader.convert.importing.listing import list_rows
-from loader.convert.importing.plan import ImportPlan
+from loader.convert.importing.plan import ImportPlan, list_rows
 from loader.convert.importing.run import run_import
 from loader.convert.rows.file_access import FileAccess
 from loader.convert.rows.row import FaultRef
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources import SourceOptions, open_sources
 from loader.errors import ConfigError
 from tests.cli.run_energon import RunEnergon

@@ -122,8 +122,8 @@ def test_commands_that_need_the_values_of_a_large_part_name_it(
     folder: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert energon("prepare", folder, "--yes").code == 0
-    monkeypatch.setattr("loader.convert.exporting.writers.CHECKED_JSON_BYTES", 1000)
-    monkeypatch.setattr("loader.convert.splitting.groups.CHECKED_JSON_BYTES", 1000)
+    monkeypatch.setattr("loader.convert.writing.sample_writers.CHECKED_JSON_BYTES", 1000)
+    monkeypatch.setattr("loader.convert.split_groups.CHECKED_JSON_BYTES", 1000)
     export = ("export", folder, tmp_path / "out.jsonl", "--format", "jsonl")
     split = ("split", folder, "--group-by", "json[label]", "--split-ratio", "1,1")
     for command in (export, split):

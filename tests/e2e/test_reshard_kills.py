@@ -16,7 +16,7 @@ import pytest
 
 from loader import ShardWriter
 from loader.convert.resharding import ReshardPlan, ReshardReport, run_reshard
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.dataset.opening import folder_at
 from loader.format.columns.column import open_column, write_column
 from loader.format.dataset_ref import DatasetRef

@@ -15,7 +15,7 @@ from ...options import shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
-    from loader.convert.added_parts import AddPartsReport
+    from loader.convert import AddPartsReport
 
 
 @energon_command("add-parts")
@@ -61,7 +61,7 @@ def add_parts(
         Skip samples without new parts:
             energon add-parts /data/coco --from masks/ --nonmatch skip /data/coco_masks
     """
-    from loader.convert.added_parts import AddPartsPlan, run_add_parts
+    from loader.convert import AddPartsPlan, run_add_parts
     from loader.format import usable_cores
 
     renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}

@@ -17,7 +17,7 @@ from ...options import parse_size_or_megabytes, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
-    from loader.convert.exporting import ExportRequest
+    from loader.convert import ExportRequest
     from loader.dataset.query import SampleQuery
     from loader.format import DatasetRef
 
@@ -75,7 +75,7 @@ def export(
         Export the validation part:
             energon export s3://bucket/coco val --split-parts val
     """
-    from loader.convert.exporting import ExportRequest
+    from loader.convert import ExportRequest
 
     ending = os.path.splitext(dest)[1].lower()
     if file_format is None and ending in _OTHER_FILES:
@@ -154,7 +154,7 @@ def extract(
         Copy what a filter keeps:
             energon extract s3://bucket/coco -o good --format tar --filter good
     """
-    from loader.convert.exporting import ExportRequest
+    from loader.convert import ExportRequest
 
     # Words that name no path are keys.
     keys = [ref.path for ref in refs[1:] if not _is_path(ref.path)]
@@ -175,7 +175,7 @@ def _is_path(word: str) -> bool:
 
 
 def _copy_samples(request: ExportRequest, *, as_json: bool) -> None:
-    from loader.convert.exporting import export_samples
+    from loader.convert import export_samples
 
     with ProgressBar("Copying samples", unit="samples") as bar:
         report = export_samples(request, bar.update)

@@ -15,7 +15,7 @@ from ...options import shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
-    from loader.convert.merging import MergeReport
+    from loader.convert import MergeReport
 
 
 @energon_command("merge")
@@ -53,7 +53,7 @@ def merge(
         Make bare keys unique, for joins:
             energon merge /data/coco /data/laion /data/both --rename-keys
     """
-    from loader.convert.merging import MergePlan, run_merge
+    from loader.convert import MergePlan, run_merge
     from loader.format import usable_cores
 
     if len(inputs) < 2:

@@ -17,7 +17,7 @@ from ...options import checked, shared_options
 from ...progress import ProgressBar
 
 if TYPE_CHECKING:
-    from loader.convert.splitting import LeakReport, SplitReport
+    from loader.convert import LeakReport, SplitReport
 
 
 @energon_command("split")
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option(
     "--group-by",
     metavar="EXPR",
-    callback=checked("loader.convert.splitting", "check_group_expression"),
+    callback=checked("loader.convert", "check_group_expression"),
     help="Never divide groups: key, key:REGEX, or a value such as json[site].",
 )
 @yes_option
@@ -78,7 +78,7 @@ def split(
         Bring back the split before:
             energon split /data/coco --undo
     """
-    from loader.convert import splitting
+    from loader.convert import SplitPlan, find_leaks, run_split, undo_split
     from loader.format.prepare import parse_ratio
 
     # Exactly one thing is to be done.
@@ -89,7 +89,7 @@ def split(
         raise click.UsageError("--duplicates-of belongs to --check without --group-by.")
     # Undo the last split.
     if is_undo:
-        undone = splitting.undo_split(path)
+        undone = undo_split(path)
         if as_json:
             print_json({"undone": undone})
         else:
@@ -100,13 +100,11 @@ def split(
     # Check the present split.
     if split_ratio is None:
         with bar:
-            found = splitting.find_leaks(
-                path, group_by=group_by, part=duplicates_of, compute=compute, on_progress=bar.update
-            )
+            found = find_leaks(path, group_by=group_by, part=duplicates_of, compute=compute, on_progress=bar.update)
         print_json(found) if as_json else _show_leaks(found, group_by)
         click.get_current_context().exit(0 if found.is_clean else 1)
     # Write the new one.
-    plan = splitting.SplitPlan(
+    plan = SplitPlan(
         path=path,
         ratio=parse_ratio(split_ratio),
         group_by=group_by,
@@ -114,7 +112,7 @@ def split(
         compute=compute,
     )
     with bar:
-        report = splitting.run_split(plan, on_progress=bar.update)
+        report = run_split(plan, on_progress=bar.update)
     print_json(report) if as_json else _show(report, path)
 
 

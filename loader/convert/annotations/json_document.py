@@ -46,9 +46,6 @@ class JsonDocument(ClosesOnExit):
 
     Args:
         path: The file or its URL; a URL is copied first.
-
-    Raises:
-        StorageError: It cannot be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -76,9 +73,6 @@ class JsonDocument(ClosesOnExit):
 
         Args:
             close: The bracket that ends it.
-
-        Raises:
-            FormatError: It is not valid JSON.
         """
         self._at += 1
         found = self.peek()
@@ -95,11 +89,7 @@ class JsonDocument(ClosesOnExit):
         self._at += 1
 
     def fields(self) -> Iterator[str]:
-        """Yield the names in the object that begins here; the caller takes the value of each.
-
-        Raises:
-            FormatError: It is not valid JSON.
-        """
+        """Yield the names in the object that begins here; the caller takes the value of each."""
         for _ in self.items(b"}"):
             if self.peek() not in (b'"', b""):
                 raise self.fault("object keys must be strings")
@@ -118,11 +108,7 @@ class JsonDocument(ClosesOnExit):
         return starts, sizes
 
     def value(self) -> Value:
-        """Read the value that begins here, and that a comma or a bracket follows.
-
-        Raises:
-            FormatError: It is not valid JSON.
-        """
+        """Read the value that begins here, and that a comma or a bracket follows."""
         offset = self._start + self._at
         while True:
             left = len(self._text) - self._at
@@ -142,21 +128,13 @@ class JsonDocument(ClosesOnExit):
                 raise self.fault(fault, size)
 
     def read(self, offset: int, size_bytes: int) -> Value:
-        """Return a value again.
-
-        Raises:
-            StorageError: The file cannot be read.
-        """
+        """Return a value again."""
         if size_bytes > CHECKED_JSON_BYTES:
             return Value(offset, b"", TOO_LONG)
         return self._value(offset, self._file.read_at(offset, size_bytes))
 
     def end(self) -> None:
-        """Check that nothing follows.
-
-        Raises:
-            FormatError: Something does.
-        """
+        """Check that nothing follows."""
         if self.peek():
             raise self.fault("trailing characters")
 

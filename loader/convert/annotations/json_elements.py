@@ -40,10 +40,6 @@ class Element(NamedTuple):
 def decode(element: Element, kind: type[T]) -> T:
     """Decode an element.
 
-    Args:
-        element: The element.
-        kind: Its expected type.
-
     Raises:
         SampleError: It is of another type, lacks a field, or was not read.
     """
@@ -58,11 +54,7 @@ def decode(element: Element, kind: type[T]) -> T:
 
 
 def object_of(element: Element) -> dict[str, msgspec.Raw]:
-    """Return the fields of an object, still encoded.
-
-    Raises:
-        SampleError: It is no object.
-    """
+    """Return the fields of an object, still encoded."""
     return decode(element, dict[str, msgspec.Raw])
 
 
@@ -82,13 +74,7 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
     A line that is not valid JSON is an element, too; :func:`decode` refuses it.
 
     Args:
-        path: The file or its URL.
         inside: Keys that the list may have in an object.
-
-    Raises:
-        ConfigError: The file has no list.
-        FormatError: It is not valid JSON.
-        StorageError: It cannot be read.
     """
     name = os.path.basename(path)
     if _has_lines(path):
@@ -119,9 +105,6 @@ class ElementList:
     """The elements of a list in an object of a file, by number; each is read when it is needed.
 
     Attributes:
-        document: The open file.
-        file: Its name, for reports.
-        name: Name of the list.
         offsets: First byte of each element, shape (n,).
         sizes: Bytes of each element, shape (n,).
     """
@@ -148,13 +131,7 @@ def open_lists(path: str, expected: str = "expected an object") -> Iterator[dict
     """Open an object in a file; yield its fields: lists, and None for other values.
 
     Args:
-        path: The file or its URL.
         expected: Begin of the message of an error about another value.
-
-    Raises:
-        ConfigError: The file has no object.
-        FormatError: It is not valid JSON.
-        StorageError: It cannot be read.
     """
     file = os.path.basename(path)
     lists: dict[str, ElementList | None] = {}
@@ -174,16 +151,7 @@ def open_lists(path: str, expected: str = "expected an object") -> Iterator[dict
 
 
 def list_in(lists: Mapping[str, ElementList | None], name: str, *, path: str) -> ElementList:
-    """Return a list of an object.
-
-    Args:
-        lists: The fields of the object.
-        name: Name of the list.
-        path: The file.
-
-    Raises:
-        ConfigError: There is no such list.
-    """
+    """Return a list of an object."""
     elements = lists.get(name)
     if elements is None:
         found = "another value" if name in lists else ", ".join([*lists][:6]) or "no fields"
@@ -232,12 +200,6 @@ def document_key(document: Mapping[str, object], number: int) -> str:
 
 
 def fault_row(element: Element, fault: SampleError | str, *, split: str = "") -> Row:
-    """Return the row of an element that cannot become a sample.
-
-    Args:
-        element: The element.
-        fault: What is wrong.
-        split: Its split part.
-    """
+    """Return the row of an element that cannot become a sample."""
     reason = fault.message if isinstance(fault, SampleError) else fault
     return Row(key=key_of_path(element.place), parts={"json": FaultRef(reason)}, origin=element.place, split=split)

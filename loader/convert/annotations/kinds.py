@@ -28,9 +28,6 @@ def annotation_kind(path: str) -> AnnotationKind | None:
     """Return the kind of the annotations in a JSON or JSONL file; None if it is another file.
 
     At most the first 1 MiB of the file is read.
-
-    Args:
-        path: The file or its URL.
     """
     if not path.lower().endswith(_ENDINGS):
         return None

@@ -5,7 +5,5 @@
 `file_names.py`       what names of files say: parts, tables, archives, files about the data, samples
 `folder_layout.py`    names of folders: split parts, classes, and samples of files that share no name
 `survey.py`           all names of a tree → its layout
-`tar_members.py`      the members of a tar, links with the contents of their targets
-`table_files.py`      the files that a table in a tree names
 ====================  =================================================================
 """

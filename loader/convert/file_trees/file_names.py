@@ -41,7 +41,6 @@ class SortedFiles:
     Attributes:
         parts: Files that may be parts of samples.
         tables: Tables, each of many rows.
-        archives: Tar and zip files.
         about: Files that describe the data, such as cards and scripts.
     """
 
@@ -129,9 +128,6 @@ def reason_of_name(name: str) -> str:
 
 def group_files(names: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     """Group the files of a folder to samples; names that differ only in their Unicode form are equal.
-
-    Args:
-        names: Names of files.
 
     Returns:
         For each sample its name without the extension, and its parts: part name → file name; sorted.

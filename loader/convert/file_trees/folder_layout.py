@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import Literal
 
 import msgspec
 import numpy as np
@@ -17,7 +16,8 @@ import numpy as np
 from ...accounting.kinds import kind_of_name, part_extension
 from ...errors import ConfigError
 from ..rows.row import NO_SPLIT, PartRef, ValueRef
-from ..tables.names import part_name_of_column, split_of_folder
+from ..tables.columns import GroupBy
+from ..tables.named_files import part_name_of_column, split_of_folder
 
 ROLE_NAMES = re.compile(
     r"(jpeg|left|right)?[-_ ]?(images?|imgs?|pictures?|photos?|frames?|rgb|depths?|normals?|flow|inputs?|outputs?|"
@@ -35,19 +35,16 @@ _MAX_SAMPLES = 32  # of a folder that may be one sample, with all its files
 _NUMBER_DIGITS = 3  # folders that are all named after numbers as long are years, or pieces of a large folder
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ListedFolder:
     """A folder that has files, without their names: trees have millions.
 
     Attributes:
         names: Names of the folders above it, and its own; empty for the folder of the source.
-        extensions: Extensions of the pictures in it.
-        has_pictures_only: Each sample in it is one picture.
         kinds: Kinds of the files; the extension where the kind is unknown.
         stems: Hashes of the names of the samples.
         samples: Name and kinds of each sample; empty if there are many.
         numbers: Prefix of names that end in a number → kinds of the files, and hashes of the numbers with the folder.
-        are_numbered: All names end in a number.
     """
 
     names: tuple[str, ...]
@@ -55,36 +52,30 @@ class ListedFolder:
     has_pictures_only: bool = True
     kinds: set[str] = field(default_factory=set)
     stems: array[int] = field(default_factory=lambda: array("q"))
-    samples: frozenset[tuple[str, frozenset[str]]] = frozenset()
+    samples: set[tuple[str, frozenset[str]]] = field(default_factory=set)
     numbers: dict[str, tuple[set[str], array[int]]] = field(default_factory=dict)
     are_numbered: bool = True
 
     @classmethod
     def of(cls, names: Sequence[str], samples: Sequence[tuple[str, Mapping[str, str]]]) -> ListedFolder:
-        """Return a folder with these samples, each with its parts."""
         folder = cls(tuple(names))
-        has_pictures_only = are_numbered = True
-        listed: set[tuple[str, frozenset[str]]] = set()
         for stem, parts in samples:
             kinds = frozenset(_kind(part) for part in parts)
             folder.kinds.update(kinds)
             folder.stems.append(hash(stem))
             folder.extensions.update(part for part in parts if "." not in part and _kind(part) == "image")
-            has_pictures_only = has_pictures_only and len(parts) == 1 and kinds == {"image"}
+            folder.has_pictures_only &= len(parts) == 1 and kinds == {"image"}
             match = NUMBERED.fullmatch(stem)
-            are_numbered = are_numbered and match is not None
+            folder.are_numbered &= match is not None
             if match and (match[1] in folder.numbers or len(folder.numbers) < _MAX_PREFIXES):
                 prefixed = folder.numbers.setdefault(match[1], (set(), array("q")))
                 prefixed[0].update(kinds)
                 prefixed[1].append(hash((folder.names, match[2])))
-            if len(listed) <= _MAX_SAMPLES:
-                listed.add((stem, kinds))
-        return replace(
-            folder,
-            has_pictures_only=has_pictures_only,
-            are_numbered=are_numbered,
-            samples=frozenset(listed if len(listed) <= _MAX_SAMPLES else ()),
-        )
+            if len(folder.samples) <= _MAX_SAMPLES:
+                folder.samples.add((stem, kinds))
+        if len(folder.samples) > _MAX_SAMPLES:
+            folder.samples.clear()
+        return folder
 
 
 @lru_cache(1024)
@@ -99,8 +90,8 @@ class FolderLayout:
 
     Attributes:
         split_depth: Number of folders above those that are split parts; None without such.
-        classes: Class → its number: the names of the folders, or of those in the split parts, sorted; empty for none.
-        extensions: Extensions of pictures, sorted.
+        classes: Class → its number: the sorted names of the folders, or of the folders in the split parts; empty for
+            none.
     """
 
     split_depth: int | None = None
@@ -140,12 +131,8 @@ def find_folder_layout(
         paths: The names of each that may tell split parts and classes.
         classes: True if folders are classes, False if not, None to decide by what is there: all files are pictures, at
             one depth, in two folders or more, whose names are neither all numbers of three digits or more, nor all
-            those of parts, such as ``masks``.
+            names of parts, such as ``masks``.
         splits: True if folders are split parts, False if not, None to decide as :func:`_split_depth`.
-        at: The folder of the source, for messages.
-
-    Raises:
-        ConfigError: ``classes`` or ``splits`` is True, and a file is in no such folder.
     """
     depth = _split_depth(paths) if splits is None else (1 if _are_splits_below(paths) else 0) if splits else None
     if splits and not all(_split_at(path, depth or 0) for path in paths):
@@ -207,9 +194,6 @@ def _no_folder_of(path: tuple[str, ...], what: str, at: str) -> ConfigError:
     return ConfigError(f"expected each file in a folder of {what}; found files in {inner}", at=at, hint="move them")
 
 
-GroupBy = Literal["name", "folder", "parallel", "number"]
-"""What the files of a sample share: the name, the folder, the path but for one folder of it, or a number."""
-
 _MIN_SHARE = 0.9  # of the folders that have the same names, so that each is a sample
 _MAIN_NAMES = re.compile(r"(jpeg)?(images?|imgs?|rgb|inputs?|source|src|videos?|audios?|wavs?|clips)", re.IGNORECASE)
 
@@ -266,16 +250,8 @@ class Grouping:
         }[self.by]
 
 
-@dataclass(slots=True)
-class _Role:
-    """The files of a folder or prefix that may be one part of each sample."""
-
-    kinds: set[str] = field(default_factory=set)
-    hashes: list[np.ndarray] = field(default_factory=list)  # of what the files of a sample share
-
-    def add(self, kinds: set[str], hashes: np.ndarray) -> None:
-        self.kinds |= kinds
-        self.hashes.append(hashes)
+_Roles = defaultdict[str, tuple[set[str], list[np.ndarray]]]
+"""Folder or prefix that may be one part of each sample → kinds of its files, and hashes of what these share."""
 
 
 def find_grouping(folders: Sequence[ListedFolder], by: GroupBy | None, *, at: str) -> Grouping:
@@ -284,10 +260,6 @@ def find_grouping(folders: Sequence[ListedFolder], by: GroupBy | None, *, at: st
     Args:
         folders: All folders that have files.
         by: What the user says; None decides by what is there.
-        at: The tree, for messages.
-
-    Raises:
-        ConfigError: Files do not share what the user says.
     """
     if by == "name" or not folders:
         return Grouping()
@@ -309,11 +281,13 @@ def _parallel(folders: Sequence[ListedFolder], *, is_named: bool) -> Grouping | 
     """Return the depth at which folders have the same files below them, under the names of roles."""
     best: tuple[int, Grouping] | None = None
     for depth in range(max(len(folder.names) for folder in folders)):
-        roles: dict[str, _Role] = {}
+        roles: _Roles = defaultdict(lambda: (set(), []))
         for folder in folders:
             if len(folder.names) > depth:
                 rest = hash((folder.names[:depth], folder.names[depth + 1 :]))
-                roles.setdefault(folder.names[depth], _Role()).add(folder.kinds, np.array(folder.stems) ^ rest)
+                kinds, hashes = roles[folder.names[depth]]
+                kinds.update(folder.kinds)
+                hashes.append(np.array(folder.stems) ^ rest)
         found = _matched(roles, "parallel", depth, is_named=is_named)
         if found is not None and (best is None or found[0] > best[0]):
             best = found
@@ -321,21 +295,22 @@ def _parallel(folders: Sequence[ListedFolder], *, is_named: bool) -> Grouping | 
 
 
 def _numbered(folders: Sequence[ListedFolder], *, is_named: bool) -> Grouping | None:
-    roles: dict[str, _Role] = {}
+    roles: _Roles = defaultdict(lambda: (set(), []))
     if not is_named and not all(folder.are_numbered for folder in folders):
         return None
     for folder in folders:
         for prefix, (kinds, numbers) in folder.numbers.items():
-            roles.setdefault(prefix, _Role()).add(kinds, np.array(numbers))
+            roles[prefix][0].update(kinds)
+            roles[prefix][1].append(np.array(numbers))
     found = _matched(roles, "number", 0, is_named=is_named)
     return None if found is None else found[1]
 
 
-def _matched(roles: Mapping[str, _Role], by: GroupBy, depth: int, *, is_named: bool) -> tuple[int, Grouping] | None:
+def _matched(roles: _Roles, by: GroupBy, depth: int, *, is_named: bool) -> tuple[int, Grouping] | None:
     """Return the number of matches between the main role and its partners, and the grouping that these are."""
     if len(roles) < 2:
         return None
-    shared = {name: np.unique(np.concatenate(role.hashes)) for name, role in roles.items()}
+    shared = {name: np.unique(np.concatenate(hashes)) for name, (_, hashes) in roles.items()}
     main = max(shared, key=lambda name: (bool(_MAIN_NAMES.fullmatch(name)), len(shared[name]), name))
     matches = {
         name: len(np.intersect1d(shared[main], hashes, assume_unique=True))
@@ -344,7 +319,7 @@ def _matched(roles: Mapping[str, _Role], by: GroupBy, depth: int, *, is_named: b
     }
     names = [main, *(name for name, count in matches.items() if 2 * count >= len(shared[name]))]
     total = sum(matches[name] for name in names[1:])
-    kinds = [roles[name].kinds for name in names]
+    kinds = [roles[name][0] for name in names]
     are_roles = is_named or all(map(ROLE_NAMES.fullmatch, names)) or len(set().union(*kinds)) == sum(map(len, kinds))
     if len(names) < 2 or total < 2 - is_named or not are_roles or all(map(split_of_folder, names)):
         return None

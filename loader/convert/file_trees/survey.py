@@ -12,7 +12,8 @@ from ...accounting import Account
 from ...errors import ConfigError
 from ...format.documents import ImportWay, import_way
 from ...format.documents.next_command import quoted
-from ..tables.names import split_of_folder, subset_of_file
+from ..tables.columns import SourceOptions
+from ..tables.named_files import split_of_folder, subset_of_file
 from .file_names import (
     BINARY_TABLES,
     TAR_ENDINGS,
@@ -23,30 +24,11 @@ from .file_names import (
     join_names,
     sort_files,
 )
-from .folder_layout import FolderLayout, GroupBy, Grouping, ListedFolder, find_folder_layout, find_grouping
+from .folder_layout import FolderLayout, Grouping, ListedFolder, find_folder_layout, find_grouping
 from .tree import FileTree
 
 _MAX_ABOUT = 20  # files; more of one kind are data
 _README_BYTES = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeOptions:
-    """The user's settings for a tree; None decides by what is there.
-
-    Attributes:
-        classes: Folders are classes.
-        splits: Outer folders are split parts.
-        group_by: What the files of a sample share.
-        takes_all: Every file with an extension is a part, except tables and archives.
-        is_webdataset: Tables may be parts of samples, if there are many.
-    """
-
-    classes: bool | None = None
-    splits: bool | None = None
-    group_by: GroupBy | None = None
-    takes_all: bool = False
-    is_webdataset: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +42,6 @@ class TreeSurvey:
         tars: Tars that hold the samples of the tree.
         about: What becomes of files about the data: they are parts, where there are few others, or left out.
         grouping: What the files of a sample share.
-        folders: The meaning of the names of folders.
         top: Number of outer folders that contain everything.
     """
 
@@ -80,14 +61,12 @@ class TreeSurvey:
         return is_by_name and is_whole and not self.folders.classes and self.folders.split_depth is None
 
     def names(self, folder: str) -> tuple[str, ...]:
-        """Return the names of a folder and those above it that tell splits and classes."""
+        """Return the names of a folder and of the folders above it that tell splits and classes."""
         return self.grouping.without_role(_pieces(folder))[self.top :]
 
 
 @dataclass(slots=True)
 class _Seen:
-    """All files of a tree by what they are."""
-
     folders: list[ListedFolder] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
@@ -98,8 +77,10 @@ class _Seen:
 
 def survey_tree(
     tree: FileTree,
-    options: TreeOptions,
+    options: SourceOptions,
     *,
+    takes_all: bool,
+    is_webdataset: bool,
     names_files: Callable[[str], bool],
     is_annotation: Callable[[str], bool],
     is_interleaved: Callable[[str], bool],
@@ -107,22 +88,17 @@ def survey_tree(
     """Find out what the samples of a tree are.
 
     Args:
-        tree: The tree.
-        options: What the user says.
+        takes_all: Every file with an extension is a part, except tables and archives.
+        is_webdataset: Tables may be parts of samples, if there are many.
         names_files: Returns True for a table whose rows name files of the tree.
         is_annotation: Returns True for a JSON file of a list of annotations or conversations.
         is_interleaved: Returns True for a file with documents of texts and pictures.
-
-    Raises:
-        ConfigError: There are several kinds of data, and it is unclear which one is meant; or files are not where
-            ``options`` say.
-        StorageError: The tree cannot be listed.
     """
     seen, annotations = _look(tree), list[str]()
     # Tars of samples with tables or archives as parts have many of them.
-    if options.is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
+    if is_webdataset and len(seen.tables) + len(seen.archives) > _MAX_ABOUT:
         return TreeSurvey()
-    groups_files = options.takes_all or options.group_by is not None
+    groups_files = takes_all or options.group_by is not None
     if seen.tables and not (seen.archives or groups_files) and all(map(is_interleaved, seen.tables)):
         return TreeSurvey(kind="documents")
     # Tables that name the files of the tree have its samples.
@@ -132,7 +108,7 @@ def survey_tree(
         tables = tuple(name for name in (*seen.tables, *lists) if names_files(name))
         if tables:
             by_splits = replace(options, classes=False, group_by="name")
-            return replace(_survey_of_files(seen, by_splits, tree), tables=tables)
+            return replace(_survey_of_files(seen, by_splits, tree, is_webdataset=is_webdataset), tables=tables)
     # Other tables, archives and annotations are data of their own, next to which files may only describe them.
     if not groups_files:
         # Next to tables and archives, a few JSON files may be all that is unpacked.
@@ -141,10 +117,10 @@ def survey_tree(
     if (seen.tables or seen.archives or annotations) and not groups_files:
         return _survey_of_data(tree, seen, annotations)
     # Else the files are the samples: documents and scripts, too, where there are hardly any others.
-    takes_about = not seen.parts or seen.about > max(_MAX_ABOUT, seen.parts // 10) or options.takes_all
+    takes_about = not seen.parts or seen.about > max(_MAX_ABOUT, seen.parts // 10) or takes_all
     if takes_about and seen.about:
         seen = _look(tree, takes_about=True)
-    survey = _survey_of_files(seen, options, tree)
+    survey = _survey_of_files(seen, options, tree, is_webdataset=is_webdataset)
     return replace(survey, about="parts" if takes_about else "left") if seen.about else survey
 
 
@@ -166,13 +142,13 @@ def _look(tree: FileTree, *, takes_about: bool = False) -> _Seen:
     return seen
 
 
-def _survey_of_files(seen: _Seen, options: TreeOptions, tree: FileTree) -> TreeSurvey:
+def _survey_of_files(seen: _Seen, options: SourceOptions, tree: FileTree, *, is_webdataset: bool) -> TreeSurvey:
     grouping = find_grouping(seen.folders, options.group_by, at=tree.path)
     folders = [folder for folder in seen.folders if grouping.has_samples(folder.names)]
     paths = [grouping.without_role(folder.names) for folder in folders]
     top = _top(paths)
     # In tars of samples, an outer folder that contains everything begins the keys, whatever its name is.
-    contains_all = options.is_webdataset and len({path[:1] for path in paths}) == 1
+    contains_all = is_webdataset and len({path[:1] for path in paths}) == 1
     layout = find_folder_layout(
         folders,
         [path[top:] for path in paths],
@@ -192,11 +168,7 @@ def _top(paths: Sequence[tuple[str, ...]]) -> int:
 
 
 def _survey_of_data(tree: FileTree, seen: _Seen, annotations: Sequence[str]) -> TreeSurvey:
-    """Return the survey of a tree with tables or archives, next to files that only describe them.
-
-    Raises:
-        ConfigError: There are other data.
-    """
+    """Return the survey of a tree with tables or archives, next to files that only describe them."""
     tars = [name for name in seen.archives if name.lower().endswith(TAR_ENDINGS)]
     # img2dataset writes a table and statistics next to each tar.
     stems = {*map(_stem, tars)}
@@ -238,7 +210,6 @@ def _data_files(tree: FileTree, stems: set[str]) -> list[str]:
 
 
 def _stem(name: str) -> str:
-    """Return a path without extensions."""
     folder, slash, last = name.rpartition("/")
     return folder + slash + last.partition(".")[0]
 
@@ -255,11 +226,7 @@ def _readme(tree: FileTree) -> str:
 
 
 class UnclearDataError(ConfigError):
-    """There are several kinds of data in a tree.
-
-    Attributes:
-        ways: How each can be imported.
-    """
+    """There are several kinds of data in a tree."""
 
     ways: Sequence[ImportWay] = ()
 
@@ -281,6 +248,7 @@ def _unclear(tree: FileTree, present: Sequence[tuple[str, Sequence[str], str]]) 
 
 def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Mapping[str, Sequence[str]]) -> ImportWay:
     """Return how one of several kinds of data is imported, which may name the files next to it."""
+    # Data with a kind of their own need no other sources.
     if kind == "name":
         return import_way(tree.path, "--group-by", "name", taken="the files alone")
     if what.startswith("records"):
@@ -289,6 +257,7 @@ def _way(tree: FileTree, what: str, names: Sequence[str], kind: str, pieces: Map
     is_packed = tree.unit == "members"
     if kind and not is_packed:
         return import_way(tree.path, "--from", kind, taken=f"the {what} alone")
+    # Others are named one by one; what is in an archive is unpacked first.
     packed, root = ([tree.path], os.path.splitext(tree.path)[0]) if is_packed else ([], tree.path)
     files = pieces.get("files", ())
     sources, taken, options = [names[0]], f"{names[0]} alone", list[str]()

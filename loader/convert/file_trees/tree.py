@@ -1,9 +1,13 @@
-"""The files of a folder, a zip or a tar by name, and how each is read: all layouts work on any of them."""
+"""The files of a folder, a zip or a tar by name, and how each is read: all layouts work on any of them.
+
+A tar has the files that unpacking would give: links have contents, and of several members of one name the last counts.
+"""
 
 from __future__ import annotations
 
 import lzma
 import os
+import posixpath
 import shutil
 import stat
 import zipfile
@@ -15,21 +19,76 @@ from typing import IO, cast
 
 from ...accounting import Account, Unit
 from ...errors import FormatError
+from ...format.tar.names import decode_name
+from ...format.tar.scan import TarLink, TarScan, read_members
 from ...storage import FileStream, is_url, open_parent, raise_storage_error
 from ...storage.unpacked import check_ratio
 from ..rows.file_access import FileAccess, file_version
 from ..rows.row import CellRef, PartRef, RangeRef
 from .file_names import HIDDEN, TAR_ENDINGS, is_medium_of_data, join_names, reason_of_name, sort_files
-from .tar_members import read_tar_members
+
+_MAX_LINKS = 40  # that are followed one after another, as in Linux
+
+
+MemberRange = tuple[int, int]
+"""The offset of a member's contents in its tar, and their size in bytes."""
+
+
+def read_tar_members(path: str, account: Account, *, shown: str) -> dict[str, MemberRange]:
+    """Return the files of a tar by name, in the order of the archive.
+
+    Hard and symbolic links to members of the same archive have the ranges of their targets.
+
+    Args:
+        path: The tar file, not compressed.
+        account: Counts the members that are not returned: those that a later member of the same name replaces, and
+            links that lead elsewhere, devices and pipes.
+    """
+    storage, name = open_parent(path)
+    ranges: dict[str, MemberRange] = {}
+    with storage.open(name) as file:
+        scan = TarScan(file.size_bytes, shown)
+        for batch in read_members(file, scan):
+            rows = zip(batch.names.tolist(), batch.content_offset.tolist(), batch.size_bytes.tolist(), strict=True)
+            for encoded, offset, size_bytes in rows:
+                member = _normal(decode_name(encoded))
+                replaced = ranges.pop(member, None)  # the later member takes its place in the order, too
+                if replaced is not None:
+                    account.lose("members", "L106", f"{shown}, {member}", size_bytes=replaced[1])
+                ranges[member] = (offset, size_bytes)
+    links = {_normal(decode_name(link.name)): link for link in scan.links}
+    for member in links:
+        target = _target(member, links, ranges)
+        if target is None:
+            account.lose("members", "L105", f"{shown}, {member}")
+        else:
+            ranges.setdefault(member, ranges[target])
+    return ranges
+
+
+def _target(member: str, links: Mapping[str, TarLink], ranges: Mapping[str, MemberRange]) -> str | None:
+    """Return the member that has the contents of a link; None if the archive has none."""
+    for _ in range(_MAX_LINKS):
+        link = links.get(member)
+        if link is None:
+            return member if member in ranges else None
+        target = decode_name(link.target)
+        if not target or target.startswith("/"):
+            return None
+        # A hard link names a member, and a symbolic link a path from its own folder.
+        member = _normal(target if link.is_hard else posixpath.join(posixpath.dirname(member), target))
+        if member in ranges:
+            return member
+    return None
+
+
+def _normal(name: str) -> str:
+    """Return a name without ``./``, ``..`` and first ``/`` where possible, as two names of one file."""
+    return posixpath.normpath(name).lstrip("/") if name else name
 
 
 class FileTree(ABC):
-    """Files by name.
-
-    Attributes:
-        path: The folder or archive.
-        unit: What its files are counted as.
-    """
+    """Files by name."""
 
     path: str
     unit: Unit
@@ -56,18 +115,10 @@ class FileTree(ABC):
 
     @abstractmethod
     def open(self, name: str) -> AbstractContextManager[IO[bytes]]:
-        """Open a file to read it.
-
-        Raises:
-            EnergonError: It cannot be read.
-        """
+        """Open a file to read it."""
 
     def local_path(self, name: str, scratch: str) -> str:
-        """Return the path of a file, copied to a folder if it is in an archive; copies keep names and times.
-
-        Raises:
-            StorageError: It cannot be copied.
-        """
+        """Return the path of a file, copied to a folder if it is in an archive; copies keep names and times."""
         target = os.path.join(scratch, "members", *(piece for piece in name.split("/") if piece not in ("", ".", "..")))
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -84,7 +135,6 @@ class FileTree(ABC):
         return name if self.unit == "files" else f"{self.path}, {name}"
 
     def leave(self, account: Account, name: str, reason: str) -> None:
-        """Count a file that is left out."""
         account.leave(self.unit, reason, self.example(name), size_bytes=self.size(name))
 
     def leave_others(self, account: Account, used: Collection[str]) -> None:
@@ -109,7 +159,6 @@ class FolderTree(FileTree):
     allows them. Tar files are samples that no other program would read as text, so that their links are followed, too.
 
     Args:
-        path: The folder.
         access: Decides which links are followed, and which files tables may name.
         root: Another folder whose files tables may name.
     """
@@ -122,11 +171,6 @@ class FolderTree(FileTree):
         self._roots = (self.path,) if root is None or is_url(root) else (self.path, os.path.abspath(root))
 
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
-        """Yield folders; see :meth:`FileTree.folders`.
-
-        Raises:
-            StorageError: The folder itself cannot be listed.
-        """
         seen: set[tuple[int, int]] = set()
         waiting = [""]
         while waiting:
@@ -198,7 +242,6 @@ class FolderTree(FileTree):
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a file."""
         try:
             file = open(self._full(name), "rb")  # noqa: SIM115 - closed below
         except OSError as error:
@@ -207,7 +250,6 @@ class FolderTree(FileTree):
             yield file
 
     def local_path(self, name: str, scratch: str) -> str:  # noqa: ARG002 - a file is read in place
-        """Return the path of a file."""
         return self._full(name)
 
     def _kind_of_entry(self, entry: os.DirEntry[str], reason: str) -> str:
@@ -243,7 +285,6 @@ class _ArchiveTree(FileTree):
         self.left = Account()
 
     def folders(self, account: Account) -> Iterator[tuple[str, list[str]]]:
-        """Yield folders; see :meth:`FileTree.folders`."""
         folders: dict[str, list[str]] = {}
         account.merge(self.left)
         for name in self.members:
@@ -261,24 +302,14 @@ class _ArchiveTree(FileTree):
             yield folder, sorted(names)
 
     def has(self, name: str) -> bool:
-        """Return True if there is a member of this name."""
         return name in self.members
 
     def size(self, name: str) -> int:
-        """Return the size of a member."""
         return self.members[name][1]
 
 
 class ZipTree(_ArchiveTree):
-    """The files in a zip file.
-
-    Args:
-        path: The zip file.
-
-    Raises:
-        FormatError: It is damaged, or no zip file.
-        StorageError: It cannot be read.
-    """
+    """The files in a zip file."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -298,13 +329,11 @@ class ZipTree(_ArchiveTree):
         self._changed = file_version(path)
 
     def ref(self, name: str, part: str) -> PartRef:
-        """Return the reference to a member."""
         number, size_bytes = self.members[name]
         return CellRef(number, part, size_bytes, changed=self._changed)
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a member."""
         info = self._file.infolist()[self.members[name][0]]
         check_ratio(info.file_size, info.compress_size, path=self.path, name=name)
         try:
@@ -318,12 +347,7 @@ class TarTree(_ArchiveTree):
     """The files in a tar file.
 
     Args:
-        path: The tar file or its URL, for messages.
         plain: The file that is read; another one than ``path`` if that is compressed.
-
-    Raises:
-        FormatError: It is damaged.
-        StorageError: It cannot be read.
     """
 
     def __init__(self, path: str, plain: str) -> None:
@@ -333,12 +357,10 @@ class TarTree(_ArchiveTree):
         self.members = read_tar_members(plain, self.left, shown=path)
 
     def ref(self, name: str, part: str) -> PartRef:  # noqa: ARG002 - a range has no part name
-        """Return the reference to a member."""
         return RangeRef(os.fsencode(self.plain), *self.members[name], self._changed)
 
     @contextmanager
     def open(self, name: str) -> Iterator[IO[bytes]]:
-        """Open a member."""
         storage, last = open_parent(self.plain)
         with storage.open(last) as file:
             yield cast("IO[bytes]", FileStream(file, *self.members[name]))
@@ -349,12 +371,7 @@ UNREADABLE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, O
 
 
 def open_zip(path: str) -> zipfile.ZipFile:
-    """Open a zip file.
-
-    Raises:
-        FormatError: It is damaged, or no zip file.
-        StorageError: It cannot be read.
-    """
+    """Open a zip file."""
     try:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:

@@ -1,16 +1,14 @@
 # The public names of this package, each with the module that defines it.
 
-from .listing import (
-    ListedRows as ListedRows,
-    PlannedPart as PlannedPart,
-    list_rows as list_rows,
-)
 from .pictures import PictureOptions as PictureOptions
 from .plan import (
     FailedRow as FailedRow,
     ImportPlan as ImportPlan,
     ImportProgress as ImportProgress,
     ImportReport as ImportReport,
+    ListedRows as ListedRows,
+    PlannedPart as PlannedPart,
+    list_rows as list_rows,
 )
 from .run import (
     check_output as check_output,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...accounting.kinds import HEADER_BYTES, MEDIA_KINDS, kind_of_bytes, kind_of_name
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 _LARGE_BYTES = 32 * 1024 * 1024  # larger parts are copied in pieces
 _MAX_OPEN_FILES = 128
+_MAX_GAP = 64 * 1024  # between ranges that one read fetches together
+_MAX_READ = 8 << 20
+_WINDOWS = 2  # that are kept: the rows that are read now, and the next ones
 _NEVER_EMPTY = frozenset({*MEDIA_KINDS, "array", "tree"})
 
 
@@ -29,7 +32,6 @@ class ContentReader:
     """Reads parts of rows.
 
     Args:
-        sources: The sources of the rows.
         downloads: Fetches the files at URLs that the data names; None fails their rows.
     """
 
@@ -40,29 +42,24 @@ class ContentReader:
         self._cells: dict[int, CellReader] = {}
         self._files = OpenFiles(_MAX_OPEN_FILES)
         self._streams: list[Readable] = []
-        self._ahead = ReadAhead(self._open)
+        # Path → start, end and read of each range that was announced; an object store fetches them at the same time.
+        self._windows: deque[dict[bytes, list[tuple[int, int, PendingRead]]]] = deque(maxlen=_WINDOWS)
 
     def announce(self, parts: Iterable[PartRef]) -> None:
-        """Announce parts that will be read soon; those announced before the last call are forgotten.
-
-        Raises:
-            EnergonError: A file cannot be opened.
-        """
+        """Announce parts that will be read soon; those announced before the last call are forgotten."""
         parts = [*parts]
         if self._downloads is not None:
             self._downloads.announce(os.fsdecode(part.url) for part in parts if isinstance(part, UrlRef))
-        self._ahead.announce(part for part in parts if isinstance(part, RangeRef) and part.size_bytes <= _LARGE_BYTES)
+        ranges = (part for part in parts if isinstance(part, RangeRef) and part.size_bytes <= _LARGE_BYTES)
+        window: dict[bytes, list[tuple[int, int, PendingRead]]] = {}
+        for path, start, stop in _joined(ranges):
+            pending = self._open(path).fetch(start, stop - start)  # a local disk gets advice only
+            if pending is not None:
+                window.setdefault(path, []).append((start, stop, pending))
+        self._windows.append(window)
 
     def read(self, source: int, part: PartRef) -> bytes | FileContents:
-        """Return the contents of a part; a large file is open until :meth:`release`.
-
-        Args:
-            source: Number of its source.
-            part: The reference.
-
-        Raises:
-            EnergonError: The contents cannot be read.
-        """
+        """Return the contents of a part; a large file is open until :meth:`release`."""
         match part:
             case ValueRef():
                 return part.data
@@ -86,7 +83,6 @@ class ContentReader:
             self._downloads.discard(self._downloaded.pop())
 
     def close(self) -> None:
-        """Close everything."""
         self.release()
         self._files.close()
         for cells in self._cells.values():
@@ -158,9 +154,13 @@ class ContentReader:
             stream = FileStream(self._open(part.path), part.offset, part.size_bytes)
             self._streams.append(stream)
             return FileContents(stream, part.size_bytes)
-        data = self._ahead.take(part)
-        if data is None:
+        stop = part.offset + part.size_bytes
+        reads = (read for window in self._windows for read in window.get(part.path, ()))
+        read = next((read for read in reads if read[0] <= part.offset and stop <= read[1]), None)
+        if read is None:
             data = self._open(part.path).read_at(part.offset, part.size_bytes)
+        else:
+            data = read[2].result()[part.offset - read[0] : stop - read[0]]
         if len(data) != part.size_bytes:
             raise SampleError(
                 f"expected {part.size_bytes} bytes, found {len(data)}: the file ends early",
@@ -170,11 +170,7 @@ class ContentReader:
 
 
 def check_contents(name: str, contents: bytes | FileContents) -> None:
-    """Check that a part may be what its name says, as far as a missing or failed download shows; texts may be empty.
-
-    Raises:
-        SampleError: The part is empty, a Git LFS pointer, or an error page of a web server.
-    """
+    """Check that a part may be what its name says, as far as a missing or failed download shows; texts may be empty."""
     kind = kind_of_name(name)
     if not len(contents) and kind in _NEVER_EMPTY:
         raise SampleError(f"the part {name!r} is empty: its file has 0 bytes", code="F103")
@@ -188,49 +184,6 @@ def check_contents(name: str, contents: bytes | FileContents) -> None:
 def _open_at_once(path: str, flags: int) -> int:
     """Open a file; a pipe without a writer, too, which would block."""
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
-_MAX_GAP = 64 * 1024  # between ranges that one read fetches together
-_MAX_READ = 8 << 20
-_WINDOWS = 2  # that are kept: the rows that are read now, and the next ones
-
-_Window = dict[bytes, list[tuple[int, int, PendingRead]]]
-
-
-class ReadAhead:
-    """Ranges of files that will be read soon.
-
-    A local disk gets advice, sorted by file and place, and moves the bytes to its cache. From an object store, the
-    ranges are fetched at the same time, those near to each other by one request.
-
-    Args:
-        open_file: Returns the open file of a path.
-    """
-
-    def __init__(self, open_file: Callable[[bytes], ReadableFile]) -> None:
-        self._open_file = open_file
-        self._windows: deque[_Window] = deque(maxlen=_WINDOWS)
-
-    def announce(self, refs: Iterable[RangeRef]) -> None:
-        """Begin to read a window of ranges; the ranges of the window before the last one are forgotten.
-
-        Raises:
-            EnergonError: A file cannot be opened.
-        """
-        window: _Window = {}
-        for path, start, stop in _joined(refs):
-            pending = self._open_file(path).fetch(start, stop - start)
-            if pending is not None:
-                window.setdefault(path, []).append((start, stop, pending))
-        self._windows.append(window)
-
-    def take(self, ref: RangeRef) -> bytes | None:
-        """Return the bytes of a range that is fetched; None if it is not, and has to be read."""
-        for window in self._windows:
-            for start, stop, pending in window.get(ref.path, ()):
-                if start <= ref.offset and ref.offset + ref.size_bytes <= stop:
-                    return pending.result()[ref.offset - start : ref.offset - start + ref.size_bytes]
-        return None
 
 
 def _joined(refs: Iterable[RangeRef]) -> list[tuple[bytes, int, int]]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import io
 import struct
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast
 
 from PIL import Image, UnidentifiedImageError
 
 from ...errors import SampleError
 from ...format.media.picture_traits import PictureBits, as_16_bits, picture_bits, to_8_bits
-from ..annotations.picture_change import TRANSPOSES, PictureChange
-from ..writing.shard_file import FileContents
+from ..annotations.coordinates import TRANSPOSES, PictureChange
+from ..writing.shard_file import FileContents, PartContents
 
 PictureFormat = Literal["jpg", "png", "webp"]
 
@@ -72,10 +73,7 @@ class ConvertedPicture(NamedTuple):
     """A picture as it is written.
 
     Attributes:
-        name: Name of its part.
-        data: Its contents.
         change: Its turn and resize; None if its pixels stay where they are.
-        losses: What it lost.
     """
 
     name: str
@@ -95,30 +93,32 @@ def convert_picture(
     """Return a picture as it is written.
 
     Args:
-        name: Part name.
-        data: Its contents.
-        options: What to do.
         is_mask: The values of pixels are classes or distances: they are not mixed, scaled or encoded with losses.
         turned_like: The change of the picture that a mask belongs to.
-
-    Raises:
-        SampleError: The picture is damaged, of a format that Pillow does not decode, or would lose what the options do
-            not allow it to lose.
     """
-    file = data.file if isinstance(data, FileContents) else io.BytesIO(data)
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(cast("Any", file)) as picture:
+        with opened_picture(data) as picture:
             bits = picture_bits(picture)
             frames = _load(picture, all_frames=options.verify)
-            converted = _Conversion(name, picture, bits, frames, options, is_mask).run(turned_like)
+            converted = _converted(name, picture, bits, frames, options, turned_like, is_mask=is_mask)
             if converted is not None:
                 return converted
     except SampleError as error:
         raise SampleError(error.message, part=name, at=name, hint=error.hint) from error
     except UNREADABLE as error:
         raise SampleError(f"not a picture that can be decoded: {error}", part=name) from error
-    file.seek(0)
     return ConvertedPicture(name, data)
+
+
+@contextmanager
+def opened_picture(data: PartContents) -> Iterator[Any]:
+    """Open a picture without warnings; a file is at its start afterwards."""
+    file: Any = data.file if isinstance(data, FileContents) else io.BytesIO(data)
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(file) as picture:
+            yield picture
+    finally:
+        file.seek(0)
 
 
 UNREADABLE = (
@@ -159,7 +159,6 @@ def is_small_copy(picture: Any, number: int) -> bool:
 
     Args:
         picture: The picture; a TIFF picture is at this frame.
-        number: Number of the frame.
     """
     if picture.format == "TIFF":
         return bool(picture.tag_v2.get(_SUBFILE_TYPE, 0) & _IS_SMALL_COPY)
@@ -168,104 +167,99 @@ def is_small_copy(picture: Any, number: int) -> bool:
     return False
 
 
-@dataclass(slots=True)
-class _Conversion:
-    """The steps from a decoded picture to its new bytes."""
+def _converted(  # noqa: PLR0917 - called at one place
+    name: str,
+    picture: Image.Image,
+    bits: PictureBits,
+    frames: int,
+    options: PictureOptions,
+    turned_like: PictureChange | None,
+    *,
+    is_mask: bool,
+) -> ConvertedPicture | None:
+    """Return a decoded picture as it is written; None if it keeps its bytes."""
+    # Find out what changes.
+    original = "jpg" if picture.format in ("JPEG", "MPO") else (picture.format or "").lower()
+    exif, stored = picture.getexif(), picture.size
+    orientation = exif.get(_ORIENTATION, 1)
+    if is_mask and turned_like is not None and orientation == 1:
+        orientation = _orientation_of_mask(picture, turned_like)
+    is_turned = options.orient and orientation in TRANSPOSES
+    is_shrunk = options.max_side is not None and max(stored) > options.max_side
+    wanted = (None if is_mask else options.format) or original
+    if not is_turned and not is_shrunk and wanted == original:
+        return None
+    if is_mask or wanted not in _PILLOW_NAMES:
+        wanted = "png"  # without losses; and Pillow does not write all formats that it reads
+    # Change mode, orientation and size.
+    losses: list[PictureLoss] = []
+    if frames > 1:
+        if options.frames == "refuse":
+            raise SampleError(f"has {frames} frames, of which one would be written; --frames first allows it")
+        losses.append("frames_dropped")
+    changed = _mask(picture) if is_mask else _with_mode(picture, wanted, bits, options, losses)
+    if is_turned:
+        changed = changed.transpose(TRANSPOSES[orientation])
+        exif.pop(_ORIENTATION, None)
+    if is_shrunk and options.max_side is not None:
+        resample = Image.Resampling.NEAREST if is_mask else Image.Resampling.LANCZOS
+        changed.thumbnail((options.max_side, options.max_side), resample)
+    # Encode it.
+    data, profile = io.BytesIO(), picture.info.get("icc_profile")
+    changed.save(data, _PILLOW_NAMES[wanted], quality=options.quality, exif=exif, icc_profile=profile)
+    first, dot, _ = name.rpartition(".")
+    change = None
+    if is_turned or is_shrunk:
+        orientation = orientation if orientation in TRANSPOSES else 1
+        change = PictureChange(stored=stored, written=changed.size, orientation=orientation, is_turned=is_turned)
+    return ConvertedPicture(
+        name if wanted == original else f"{first}{dot}{wanted}", data.getvalue(), change, tuple(losses)
+    )
 
-    name: str
-    picture: Image.Image
-    bits: PictureBits
-    frames: int
-    options: PictureOptions
-    is_mask: bool
-    losses: list[PictureLoss] = field(default_factory=list)
 
-    def run(self, turned_like: PictureChange | None) -> ConvertedPicture | None:
-        """Return the picture as it is written; None if it keeps its bytes."""
-        picture, options = self.picture, self.options
-        original = "jpg" if picture.format in ("JPEG", "MPO") else (picture.format or "").lower()
-        exif = picture.getexif()
-        orientation = exif.get(_ORIENTATION, 1)
-        if self.is_mask and turned_like is not None and orientation == 1:
-            orientation = _orientation_of_mask(picture, turned_like)
-        is_turned = options.orient and orientation in TRANSPOSES
-        is_shrunk = options.max_side is not None and max(picture.size) > options.max_side
-        wanted = (None if self.is_mask else options.format) or original
-        if not is_turned and not is_shrunk and wanted == original:
-            return None
-        if self.is_mask or wanted not in _PILLOW_NAMES:
-            wanted = "png"  # without losses; and Pillow does not write all formats that it reads
-        stored = picture.size
-        picture = self._with_mode(wanted)
-        if is_turned:
-            picture = picture.transpose(TRANSPOSES[orientation])
-            exif.pop(_ORIENTATION, None)
-        if is_shrunk and options.max_side is not None:
-            resample = Image.Resampling.NEAREST if self.is_mask else Image.Resampling.LANCZOS
-            picture.thumbnail((options.max_side, options.max_side), resample)
-        data, profile = io.BytesIO(), self.picture.info.get("icc_profile")
-        picture.save(data, _PILLOW_NAMES[wanted], quality=options.quality, exif=exif, icc_profile=profile)
-        first, dot, _ = self.name.rpartition(".")
-        change = None
-        if is_turned or is_shrunk:
-            orientation = orientation if orientation in TRANSPOSES else 1
-            change = PictureChange(stored=stored, written=picture.size, orientation=orientation, is_turned=is_turned)
-        name = self.name if wanted == original else f"{first}{dot}{wanted}"
-        return ConvertedPicture(name, data.getvalue(), change, tuple(self.losses))
-
-    def _with_mode(self, wanted: str) -> Image.Image:
-        """Return the picture in a mode that the wanted format can hold, and note what is lost.
-
-        Raises:
-            SampleError: The options do not allow the loss.
-        """
-        if self.frames > 1:
-            if self.options.frames == "refuse":
-                raise SampleError(f"has {self.frames} frames, of which one would be written; --frames first allows it")
-            self.losses.append("frames_dropped")
-        if self.is_mask:
-            return self._mask()
-        picture, bits = self.picture, self.bits
-        # Scale deep values, before they are mixed with those of neighbours.
-        if bits.is_deep:
-            keeps_16 = wanted == "png" and picture.mode[0] in "IF"
-            scale = as_16_bits if keeps_16 else to_8_bits
-            picture = scale(self.picture, float_range=self.options.float_range)
-            if not keeps_16 or bits.kind != "unsigned" or bits.bits > 16:
-                self.losses.append("bits_scaled")
-        # Compose transparent pixels on the background.
-        if wanted == "jpg" and picture.has_transparency_data:
-            picture = self._composed(picture)
-        # Convert modes that the format lacks, and palettes, whose entries cannot be mixed by a resize.
-        modes = PLAIN_MODES[wanted]
-        if picture.mode == "CMYK" and "CMYK" not in modes:
-            self.losses.append("cmyk_converted")
-            self.picture.info.pop("icc_profile", None)  # describes CMYK
-        if picture.mode not in modes or (picture.mode in ("1", "P") and self.options.max_side):
-            has_alpha = picture.has_transparency_data and wanted != "jpg"
-            gray = picture.mode in ("1", "L", "LA") and "L" in modes
-            picture = picture.convert(("LA" if gray else "RGBA") if has_alpha else ("L" if gray else "RGB"))
-        return picture
-
-    def _mask(self) -> Image.Image:
-        """Return a copy that PNG can hold, with the same values."""
-        picture = self.picture.copy()
-        if picture.mode == "F":
-            raise SampleError("is a mask of floats, which PNG does not hold; write it as .npy")
-        if picture.mode[0] == "I" and picture.mode != "I;16":
-            low, high = picture.getextrema() if picture.mode == "I" else (0, 0)
-            if cast("float", low) < 0 or cast("float", high) > 0xFFFF:
-                raise SampleError("is a mask with values beyond 16 bits, which PNG does not hold; write it as .npy")
-            picture = as_16_bits(picture)  # a copy has the type that fits its values, so they are not scaled
-        return picture
-
-    def _composed(self, picture: Image.Image) -> Image.Image:
-        is_gray = picture.mode in ("1", "L", "LA") and len(set(self.options.background)) == 1
+def _with_mode(
+    original: Image.Image, wanted: str, bits: PictureBits, options: PictureOptions, losses: list[PictureLoss]
+) -> Image.Image:
+    """Return a picture in a mode that the wanted format can hold, and note what is lost."""
+    picture = original
+    # Scale deep values, before they are mixed with those of neighbours.
+    if bits.is_deep:
+        keeps_16 = wanted == "png" and picture.mode[0] in "IF"
+        scale = as_16_bits if keeps_16 else to_8_bits
+        picture = scale(picture, float_range=options.float_range)
+        if not keeps_16 or bits.kind != "unsigned" or bits.bits > 16:
+            losses.append("bits_scaled")
+    # Compose transparent pixels on the background.
+    if wanted == "jpg" and picture.has_transparency_data:
+        is_gray = picture.mode in ("1", "L", "LA") and len(set(options.background)) == 1
         picture = picture.convert("RGBA")
         if cast("tuple[int, int]", picture.getchannel("A").getextrema())[0] < 255:
-            self.losses.append("alpha_composed")
-        ground = Image.new("RGBA", picture.size, self.options.background)
-        return Image.alpha_composite(ground, picture).convert("L" if is_gray else "RGB")
+            losses.append("alpha_composed")
+        ground = Image.new("RGBA", picture.size, options.background)
+        picture = Image.alpha_composite(ground, picture).convert("L" if is_gray else "RGB")
+    # Convert modes that the format lacks, and palettes, whose entries cannot be mixed by a resize.
+    modes = PLAIN_MODES[wanted]
+    if picture.mode == "CMYK" and "CMYK" not in modes:
+        losses.append("cmyk_converted")
+        original.info.pop("icc_profile", None)  # describes CMYK
+    if picture.mode not in modes or (picture.mode in ("1", "P") and options.max_side):
+        has_alpha = picture.has_transparency_data and wanted != "jpg"
+        gray = picture.mode in ("1", "L", "LA") and "L" in modes
+        picture = picture.convert(("LA" if gray else "RGBA") if has_alpha else ("L" if gray else "RGB"))
+    return picture
+
+
+def _mask(original: Image.Image) -> Image.Image:
+    """Return a copy that PNG can hold, with the same values."""
+    picture = original.copy()
+    if picture.mode == "F":
+        raise SampleError("is a mask of floats, which PNG does not hold; write it as .npy")
+    if picture.mode[0] == "I" and picture.mode != "I;16":
+        low, high = picture.getextrema() if picture.mode == "I" else (0, 0)
+        if cast("float", low) < 0 or cast("float", high) > 0xFFFF:
+            raise SampleError("is a mask with values beyond 16 bits, which PNG does not hold; write it as .npy")
+        picture = as_16_bits(picture)  # a copy has the type that fits its values, so they are not scaled
+    return picture
 
 
 def _orientation_of_mask(mask: Image.Image, picture: PictureChange) -> int:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import replace
 from traceback import clear_frames
 
 import msgspec
 
-from ...errors import ConfigError, SampleError
+from ...arrays import IntArray
+from ...errors import SampleError
 from ...format.nv_meta import FOLDER
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
@@ -28,18 +28,20 @@ from ...format.unfinished import (
 from ...format.worker_pool import stream_from_workers
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
-from ..rows.shard_plan import order_rows, plan_shards
-from ..writing.new_output import check_new_folder, check_outside
-from .listing import ListedRows, list_rows
+from ..rows.row_file import order_rows, plan_shards
+from ..writing.new_output import check_new_folder, check_outside, remove_other_shards
+from ..writing.written_shards import FileVersion
 from .plan import (
+    BeforeCommit,
     DoneShard,
     FailedRow,
     ImportPlan,
     ImportProgress,
     ImportReport,
+    ListedRows,
     ProgressCallback,
-    WrittenRows,
     check_failures,
+    list_rows,
 )
 from .write_shard import WriteShard, contact_hosts
 
@@ -56,7 +58,7 @@ def run_import(
     *,
     listed: ListedRows | None = None,
     on_progress: ProgressCallback | None = None,
-    before_commit: Callable[[WrittenRows], None] | None = None,
+    before_commit: BeforeCommit | None = None,
 ) -> ImportReport:
     """Write the samples of sources as a prepared dataset.
 
@@ -89,7 +91,7 @@ def run_import(
         run = _Run(plan, storage, listed, on_progress)
         run.write()
         if before_commit is not None:
-            before_commit(run.written_rows())
+            before_commit(storage, *run.written_rows())
         prepared = run.commit()
         report = run.report(prepared, time.perf_counter() - started)
     remove_work_folder(storage, IMPORT_FOLDER)
@@ -133,7 +135,6 @@ def check_output(output: str, *, sources: Sequence[str] = ()) -> None:
     """Check that a folder is new or empty, or belongs to an interrupted import.
 
     Args:
-        output: The folder.
         sources: Paths of the sources of the import, which must not contain it.
 
     Raises:
@@ -172,17 +173,13 @@ class _Run:
         plan = self._plan
         write = WriteShard(
             storage=self._storage,
-            sources=plan.sources,
+            plan=replace(plan, layout=replace(plan.layout, order=None)),  # the order is below
             rows=self._rows,
             order=self._order,
-            pictures=plan.pictures,
-            shard_bytes=plan.layout.shard_bytes,
-            settings=self._settings(),
-            downloads=plan.downloads,
-            max_failures=plan.max_failures,
         )
         workers = min(plan.workers, len(self._shards))
         apart = workers > 1 or not (isinstance(self._storage, LocalStorage) or may_use_rust())
+        # Follow the workers, and put their records in the order of the shards.
         self._report()
         with closing(stream_from_workers(write, self._shards, workers=workers, apart=apart)) as results:
             for number, written in results:
@@ -190,71 +187,37 @@ class _Run:
                     self._progress,
                     samples=self._progress.samples + written.samples,
                     size_bytes=self._progress.size_bytes + written.size_bytes,
+                    shards_done=self._progress.shards_done + (written.done is not None),
+                    resumed=self._progress.resumed + written.is_resumed,
                 )
                 if written.done is not None:
-                    self._finish(number, written.done, is_resumed=written.is_resumed)
+                    self._finish(number, written.done)
                 self._report()
+        self._done = dict(sorted(self._done.items()))
 
-    def _finish(self, number: int, done: DoneShard, *, is_resumed: bool) -> None:
+    def _finish(self, number: int, done: DoneShard) -> None:
+        """Note a shard, and raise a ``SampleError`` if more rows failed than the plan allows."""
         self._done[number] = done
         self._failed += len(done.failures)
-        self._progress = replace(
-            self._progress,
-            shards_done=self._progress.shards_done + 1,
-            resumed=self._progress.resumed + is_resumed,
-        )
-        self._check_failures()
-
-    def _check_failures(self) -> None:
-        """Raise a ``SampleError`` if more rows failed than the plan allows."""
-        first = next((failure for done in self._done.values() for failure in done.failures), None)
+        first = next((failure for shard in self._done.values() for failure in shard.failures), None)
         if first is not None:
             limit, at = self._plan.max_failures, self._storage.path("")
             check_failures(self._failed, len(self._rows), limit, at=at, example=first.example)
-
-    def _settings(self) -> str:
-        pictures = msgspec.json.encode(self._plan.pictures)
-        return hashlib.sha256(pictures + str(self._plan.layout.shard_bytes).encode()).hexdigest()
-
-    def _remove_others(self, names: frozenset[str]) -> None:
-        """Remove the shards that an interrupted import with other settings has written.
-
-        Raises:
-            ConfigError: There are shards that no import has written.
-        """
-        for file in [*self._storage.list("")]:
-            if file.name in names or not file.name.endswith(".tar"):
-                continue
-            if not _OWN_SHARD.fullmatch(file.name):
-                raise ConfigError(
-                    f"{file.name} appeared while shards were written, and would be part of the dataset",
-                    at=self._storage.path(""),
-                    hint="move it away, and run the same command again",
-                )
-            self._storage.remove(file.name)
 
     def _report(self) -> None:
         if self._on_progress is not None:
             self._on_progress(self._progress)
 
-    def written_rows(self) -> WrittenRows:
-        """Return the shards, and the rows that are in them.
-
-        Raises:
-            SampleError: Some rows failed, so that it is unknown which samples the shards have.
-        """
-        if self._failed:
+    def written_rows(self) -> tuple[IntArray, list[tuple[FileVersion, int]]]:
+        """Return the row of each sample, and the files with their numbers of samples."""
+        if self._failed:  # it is unknown which samples the shards have
             raise SampleError(f"{self._failed:,} samples failed", at=self._storage.path(""))
-        files = [
-            (*file, samples)
-            for done in self._done_in_order()
-            for file, samples in zip(done.files, done.samples, strict=True)
-        ]
-        return WrittenRows(storage=self._storage, order=self._order, files=tuple(files))
+        done = self._done.values()
+        return self._order, [file for shard in done for file in zip(shard.files, shard.samples, strict=True)]
 
     def commit(self) -> PrepareReport:
         """Prepare the dataset from the indexes of the shards, which are known."""
-        failures = [failure for done in self._done_in_order() for failure in done.failures]
+        failures = self._failures
         write_failures(self._storage, failures)
         if not any(done.files for done in self._done.values()):
             first = failures[0]
@@ -273,39 +236,38 @@ class _Run:
         if self._plan.strict:
             self._account.check_complete(at=self._storage.path(""))
         names = [name for done in self._done.values() for name, _, _ in done.files]
-        self._remove_others(frozenset(names))
+        # Remove the shards that an interrupted import with other settings has written.
+        remove_other_shards(
+            self._storage,
+            frozenset(names),
+            _OWN_SHARD,
+            fault="appeared while shards were written",
+            hint="move it away, and run the same command again",
+        )
         self._storage.flush(names)
         prepare = PreparePlan(
             path=self._plan.output,
             workers=self._plan.workers,
-            split=SplitRequest(parts=self._split_parts()),
+            split=SplitRequest(parts={part: tuple(names) for part, names in self._split_parts().items()}),
             files=self._plan.files,
             compat=self._plan.compat,
         )
         return run_prepare(prepare)
 
-    def _done_in_order(self) -> list[DoneShard]:
-        return [self._done[number] for number in sorted(self._done)]
+    @property
+    def _failures(self) -> list[FailedRow]:
+        return [failure for done in self._done.values() for failure in done.failures]
 
-    def _split_parts(self) -> dict[str, tuple[str, ...]]:
-        parts: dict[str, tuple[str, ...]] = {}
-        for split in self._split_names:
-            if split != NO_SPLIT:
-                name = split or "train"  # of sources without splits
-                parts[name] = (*parts.get(name, ()), *self._names(split))
+    def _split_parts(self) -> dict[str, list[str]]:
+        """Return the shards of each split part; sources without splits have one part."""
+        parts: dict[str, list[str]] = {name or "train": [] for name in self._split_names if name != NO_SPLIT}
+        for number, shard in enumerate(self._shards):
+            if shard.split != NO_SPLIT:
+                parts[shard.split or "train"] += [name for name, _, _ in self._done[number].files]
         return parts
 
-    def _names(self, split: str) -> tuple[str, ...]:
-        return tuple(
-            name
-            for number, shard in enumerate(self._shards)
-            if shard.split == split
-            for name, _, _ in self._done[number].files
-        )
-
     def report(self, prepared: PrepareReport, seconds: float) -> ImportReport:
-        """Return the outcome."""
-        failures = [failure for done in self._done_in_order() for failure in done.failures]
+        failures = self._failures
         return ImportReport(
             prepared=prepared,
             failures=tuple(failures[:_MAX_SHOWN_FAILURES]),
@@ -318,5 +280,5 @@ class _Run:
             seconds=seconds,
             account=self._account,
             changed=sum((Counter(done.changed) for done in self._done.values()), Counter()),
-            first_changed=dict(item for done in reversed(self._done_in_order()) for item in done.first_changed.items()),
+            first_changed=dict(item for done in reversed(self._done.values()) for item in done.first_changed.items()),
         )

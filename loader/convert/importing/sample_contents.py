@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 import os
 import re
-import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -16,8 +14,7 @@ from PIL import Image
 
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes, kind_of_name, part_extension, with_extension
 from ...errors import EnergonError, SampleError, StorageError
-from ..annotations.coordinates import Coordinates, find_coordinates, is_moved, move_document
-from ..annotations.picture_change import PictureChange
+from ..annotations.coordinates import Coordinates, PictureChange, find_coordinates, is_moved, move_document
 from ..rows.documents import Item, lined_up_items, with_items
 from ..rows.row import CellRef, FileRef, Row, UrlRef, ValueRef, unique_part
 from ..writing.shard_file import FileContents, PartContents
@@ -30,6 +27,7 @@ from .pictures import (
     convert_picture,
     count_frames,
     is_small_copy,
+    opened_picture,
 )
 
 _PIXELS_WITH_CLASSES = """
@@ -51,7 +49,6 @@ class SampleContents(NamedTuple):
     """The parts of a sample as they are written.
 
     Attributes:
-        parts: Part name → contents.
         changed: What was changed or lost → number of pictures or documents.
         read_bytes: Bytes of the parts before any change.
     """
@@ -66,7 +63,6 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
 
     Args:
         reader: Reads the parts; large ones are open until its ``release()``.
-        row: The row.
         options: What to do with pictures.
 
     Raises:
@@ -90,72 +86,71 @@ def read_sample(reader: ContentReader, row: Row, options: PictureOptions) -> Sam
     if options.pages == "split":
         contents = split_pages(contents)
     if not options.keeps_bytes:
-        sample = _Sample(contents, coco, options).converted()
+        sample = _converted(contents, coco, options)
     if options.pages == "split":
         sample = sample._replace(parts=with_document(sample.parts))
     sample.changed["frames_unread"] += sum(has_frames(name, data) for name, data in sample.parts.items())
     return sample._replace(read_bytes=read_bytes)
 
 
-class _Sample:
-    """The parts of a sample whose pictures are converted."""
+def _converted(contents: Mapping[str, bytes | FileContents], coco: set[str], options: PictureOptions) -> SampleContents:
+    """Convert the pictures of a sample, and move the coordinates that belong to them."""
+    pictures = _converted_pictures(contents, options)
+    changes = [picture.change for picture in pictures.values() if picture.change is not None]
+    sample = SampleContents({}, Counter())
+    for name, data in contents.items():
+        written: PartContents = data
+        if name in pictures:
+            picture = pictures[name]
+            sample.changed.update(picture.losses)
+            name, written = picture.name, picture.data  # noqa: PLW2901 - the format of a picture names its part
+        elif changes and not isinstance(data, FileContents):
+            written, change = _with_moved_coordinates(name, data, changes, is_coco=name in coco, options=options)
+            sample.changed.update(change)
+        sample.parts[unique_part(name, sample.parts)] = written
+    return sample
 
-    def __init__(self, contents: Mapping[str, bytes | FileContents], coco: set[str], options: PictureOptions) -> None:
-        self._contents = contents
-        self._coco = coco
-        self._options = options
-        self._changed: Counter[str] = Counter()
 
-    def converted(self) -> SampleContents:
-        pictures = self._pictures()
-        changes = [picture.change for picture in pictures.values() if picture.change is not None]
-        parts: dict[str, PartContents] = {}
-        for name, data in self._contents.items():
-            if name in pictures:
-                picture = pictures[name]
-                self._changed.update(picture.losses)
-                parts[unique_part(picture.name, parts)] = picture.data
-            elif changes and not isinstance(data, FileContents):
-                parts[unique_part(name, parts)] = self._with_moved_coordinates(name, data, changes)
-            else:
-                parts[unique_part(name, parts)] = data
-        return SampleContents(parts, self._changed)
+def _converted_pictures(
+    contents: Mapping[str, bytes | FileContents], options: PictureOptions
+) -> dict[str, ConvertedPicture]:
+    """Convert the pictures; those that masks belong to are the first."""
+    names = [name for name in contents if kind_of_name(name) == "image" and not name.endswith(".gz")]
+    masks = _masks({name: contents[name] for name in names})
+    converted: dict[str, ConvertedPicture] = {}
+    main: PictureChange | None = None
+    for name in sorted(names, key=lambda name: name in masks):
+        is_mask = name in masks
+        converted[name] = convert_picture(name, contents[name], options, is_mask=is_mask, turned_like=main)
+        if not is_mask:
+            main = main or converted[name].change
+    return converted
 
-    def _pictures(self) -> dict[str, ConvertedPicture]:
-        """Convert the pictures; those that masks belong to are the first."""
-        names = [name for name in self._contents if kind_of_name(name) == "image" and not name.endswith(".gz")]
-        masks = _masks({name: self._contents[name] for name in names})
-        converted: dict[str, ConvertedPicture] = {}
-        main: PictureChange | None = None
-        for name in sorted(names, key=lambda name: name in masks):
-            converted[name] = convert_picture(
-                name, self._contents[name], self._options, is_mask=name in masks, turned_like=main
-            )
-            if name not in masks:
-                main = main or converted[name].change
-        return converted
 
-    def _with_moved_coordinates(self, name: str, data: bytes, changes: Sequence[PictureChange]) -> bytes:
-        rest = data
-        if name in self._coco and len(changes) == 1:
-            try:
-                document: dict[str, Any] = msgspec.json.decode(data)
-                data = msgspec.json.encode(move_document(document, changes[0]))
-                rest = msgspec.json.encode(_without_moved(document))
-                self._changed["geometry_moved"] += 1
-            except SampleError as error:
-                if self._options.geometry == "refuse":
-                    raise SampleError(f"{name}: {error.message}", at=name) from error
-        elif _has_size(name, data, changes):
-            self._changed["sizes_kept"] += 1
-        found = find_coordinates(name, rest)
-        is_turned = any(change.is_turned for change in changes)
-        if found is None or (found.is_relative and not is_turned):
-            return data
-        if self._options.geometry == "refuse":
+def _with_moved_coordinates(
+    name: str, data: bytes, changes: Sequence[PictureChange], *, is_coco: bool, options: PictureOptions
+) -> tuple[bytes, list[str]]:
+    """Return a part whose coordinates follow their picture, and what was changed or ignored in it."""
+    rest, changed = data, list[str]()
+    # Move COCO's coordinates, and look for others in what is left.
+    if is_coco and len(changes) == 1:
+        try:
+            document: dict[str, Any] = msgspec.json.decode(data)
+            data = msgspec.json.encode(move_document(document, changes[0]))
+            rest = msgspec.json.encode(_without_moved(document))
+            changed.append("geometry_moved")
+        except SampleError as error:
+            if options.geometry == "refuse":
+                raise SampleError(f"{name}: {error.message}", at=name) from error
+    elif _has_size(name, data, changes):
+        changed.append("sizes_kept")
+    found = find_coordinates(name, rest)
+    is_turned = any(change.is_turned for change in changes)
+    if found is not None and (is_turned or not found.is_relative):
+        if options.geometry == "refuse":
             raise _stray(found, changes, is_turned=is_turned)
-        self._changed["geometry_ignored"] += 1
-        return data
+        changed.append("geometry_ignored")
+    return data, changed
 
 
 def _without_moved(value: Any) -> Any:
@@ -170,15 +165,11 @@ def _has_size(name: str, data: bytes, changes: Sequence[PictureChange]) -> bool:
     if part_extension(name) != "json":
         return False
     try:
-        size = msgspec.json.decode(data, type=_Size)
+        document = msgspec.json.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return False
-    return any((size.width, size.height) == change.stored != change.written for change in changes)
-
-
-class _Size(msgspec.Struct):
-    width: float
-    height: float
+    size = (document.get("width"), document.get("height")) if isinstance(document, dict) else None
+    return any(size == change.stored != change.written for change in changes)
 
 
 def _stray(found: Coordinates, changes: Sequence[PictureChange], *, is_turned: bool) -> StrayCoordinatesError:
@@ -210,22 +201,15 @@ def _masks(pictures: Mapping[str, bytes | FileContents]) -> set[str]:
 
 def _header(data: bytes | FileContents) -> tuple[str, tuple[int, int], str]:
     """Return mode, size and format of a picture; nothing for one that cannot be read, which its conversion reports."""
-    file: Any = data.file if isinstance(data, FileContents) else io.BytesIO(data)
     try:
-        picture = Image.open(file)
-        return picture.mode, picture.size, picture.format or ""
+        with opened_picture(data) as picture:
+            return picture.mode, picture.size, picture.format or ""
     except (OSError, ValueError, SyntaxError, EnergonError, Image.DecompressionBombError):
         return "", (0, 0), ""
-    finally:
-        file.seek(0)
 
 
 def name_by_contents(name: str, contents: bytes | FileContents) -> str:
-    """Return a part name with the extension of the contents; as it is if their format is unknown.
-
-    Raises:
-        StorageError: The contents cannot be read.
-    """
+    """Return a part name with the extension of the contents; as it is if their format is unknown."""
     if not isinstance(contents, FileContents):
         return with_extension(name, contents)
     file = contents.file
@@ -245,10 +229,6 @@ def has_frames(name: str, data: PartContents) -> bool:
     """Return True for a picture with later frames or pages; smaller copies of the first do not count.
 
     Most pictures are recognised by their first bytes. The second picture in a JPEG file is no frame.
-
-    Args:
-        name: Part name.
-        data: Its contents.
     """
     if kind_of_name(name) != "image":
         return False
@@ -258,20 +238,10 @@ def has_frames(name: str, data: PartContents) -> bool:
     if extension not in ("avif", "gif", "tif", "webp"):
         return False
     try:
-        with _opened(data) as picture:
+        with opened_picture(data) as picture:
             return count_frames(picture) > 1
     except UNREADABLE:
         return False  # a damaged picture is written as it is
-
-
-@contextmanager
-def _opened(data: PartContents) -> Iterator[Any]:
-    file: Any = data.file if isinstance(data, FileContents) else io.BytesIO(data)
-    try:
-        with warnings.catch_warnings(action="ignore"), Image.open(file) as picture:
-            yield picture
-    finally:
-        file.seek(0)
 
 
 def _head(data: PartContents, size_bytes: int) -> bytes:
@@ -286,12 +256,6 @@ def split_pages(contents: Mapping[str, bytes | FileContents]) -> dict[str, bytes
     """Return the parts of a sample with each page of its TIFF pictures as a part: ``0.png``, ``1.png`` for ``tif``.
 
     A picture of one page keeps its bytes: ``0.tif``. Pages of a mode that PNG does not have are TIFF.
-
-    Args:
-        contents: Part name → contents.
-
-    Raises:
-        SampleError: A page cannot be decoded.
     """
     parts: dict[str, bytes | FileContents] = {}
     for name, data in contents.items():
@@ -309,7 +273,7 @@ def _pages(name: str, data: PartContents) -> list[tuple[str, bytes]]:
     pages: list[tuple[str, bytes]] = []
     number = 0
     try:
-        with _opened(data) as picture:
+        with opened_picture(data) as picture:
             several = picture.n_frames if count_frames(picture) > 1 else 0
             for number in range(several):
                 picture.seek(number)

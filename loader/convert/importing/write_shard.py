@@ -11,23 +11,31 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError, EnergonError, StorageError
-from ...format.index.journal import save_scans
 from ...storage import LocalStorage, Storage
 from ...storage.remote import DownloadOptions
 from ...storage.scratch_folder import scratch_folder
 from ..rows.row import Row, UrlRef
-from ..rows.row_file import RowFile
-from ..rows.shard_plan import PlannedShard
-from ..sources.source import Source
+from ..rows.row_file import PlannedShard, RowFile
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes
+from ..writing.written_shards import FileVersion, indexed_shard, version_of
 from .contents import ContentReader
-from .listing import ListedRows, open_downloads
 from .pictures import PictureOptions
-from .plan import DoneShard, FailedRow, check_failures, exceeds, read_done, version_of, write_done
+from .plan import (
+    DoneShard,
+    FailedRow,
+    ImportPlan,
+    ListedRows,
+    check_failures,
+    exceeds,
+    open_downloads,
+    read_done,
+    write_done,
+)
 from .sample_contents import StrayCoordinatesError, read_sample
 
 _REPORT_SAMPLES = 200
@@ -44,8 +52,6 @@ class Written:
 
     Attributes:
         samples: Rows since the last report, those that failed included.
-        size_bytes: Bytes of shards since then.
-        done: At the end, the record of the shard.
         is_resumed: True if an earlier run has written it.
     """
 
@@ -60,26 +66,13 @@ class WriteShard:
     """Write planned shards; runs in workers.
 
     Attributes:
-        storage: The dataset.
-        sources: The sources of the rows.
-        rows: The rows.
-        order: Order of the rows.
-        pictures: What is done with pictures.
-        shard_bytes: A shard whose rows take more than planned is continued in another file at this limit.
-        settings: Digest of all settings that the bytes of shards depend on.
-        downloads: What may be downloaded; None for nothing.
-        max_failures: Most rows of all that may fail; below 1 their share.
+        plan: The import. A shard whose rows take more than planned is continued in another file at the limit of bytes.
     """
 
     storage: Storage
-    sources: Sequence[Source]
+    plan: ImportPlan
     rows: RowFile
     order: npt.NDArray[np.int64]
-    pictures: PictureOptions
-    shard_bytes: int
-    settings: str
-    downloads: DownloadOptions | None = None
-    max_failures: float = math.inf
 
     def __call__(self, shard: PlannedShard) -> Generator[Written, None, None]:
         rows = self.order[shard.start : shard.stop].tolist()
@@ -111,11 +104,13 @@ class WriteShard:
         failed = {failure.key for failure in done.failures}
         writer = _ShardWriter(self, shard, [row for row in rows if self.rows.key(row, self.rows[row].key) in failed])
         with closing(writer.reader):
-            return writer.can_read_one()
+            return writer.read_next() is not None
 
     def _digest(self, shard: PlannedShard, rows: Sequence[int]) -> str:
         scratch = os.fsencode(os.path.dirname(self.rows.path))  # has another name in each run
-        digest = hashlib.sha256(f"{self.settings}\0{shard.name}\0{shard.split}\0".encode())
+        # The bytes of shards depend on these settings.
+        settings = msgspec.json.encode(self.plan.pictures) + str(self.plan.layout.shard_bytes).encode()
+        digest = hashlib.sha256(f"{hashlib.sha256(settings).hexdigest()}\0{shard.name}\0{shard.split}\0".encode())
         for row in rows:
             data = self.rows.read(row).replace(scratch, b"")
             digest.update(f"{len(data)}\0{self.rows.renamed.get(row, '')}\0".encode())
@@ -133,52 +128,44 @@ class _ShardWriter:
         self._next = self._reported = 0
         self._ahead: deque[Row] = deque()  # rows from the next one on whose parts are announced
         self._ahead_windows = deque([0])  # ends of the windows that are announced
-        self.reader = ContentReader(task.sources, open_downloads(task.rows, task.downloads))
+        self.reader = ContentReader(task.plan.sources, open_downloads(task.rows, task.plan.downloads))
         self.samples: list[int] = []  # of each file
-        self.files: list[tuple[str, int, str]] = []
+        self.files: list[FileVersion] = []
         self.read_bytes = 0
         self.failures: list[FailedRow] = []
         self.changed: Counter[str] = Counter()
         self.first_changed: dict[str, str] = {}
 
     def write(self) -> Generator[Written, None, None]:
-        sample = self._read_next()
+        sample = self.read_next()
         while sample is not None:
             sample = yield from self._write_file(sample)
-
-    def can_read_one(self) -> bool:
-        """Return True if one of the rows can be read."""
-        return self._read_next() is not None
 
     def _write_file(self, sample: _Sample | None) -> Generator[Written, None, _Sample | None]:
         """Write samples to the next file; return the first sample that would exceed it."""
         number = len(self.files)
         name = self._shard.name if not number else f"{self._shard.name.removesuffix('.tar')}_{number}.tar"
         storage, reported = self._task.storage, 0
-        with storage.create(name, durable=False) as file:
-            shard = ShardFile(file)
+        with indexed_shard(storage, name) as shard:
             while sample is not None:
-                if shard.samples and shard.size_bytes + sample_bytes(*sample) > self._task.shard_bytes:
+                if shard.samples and shard.size_bytes + sample_bytes(*sample) > self._task.plan.layout.shard_bytes:
                     break
                 shard.write(*sample)
                 self.reader.release()
                 if shard.samples % _REPORT_SAMPLES == 0:
                     yield self._written(self._next, shard.size_bytes - reported)
                     reported = shard.size_bytes
-                sample = self._read_next()
-            index = shard.finish()
-        info = storage.stat(name)
-        save_scans(storage, [(info, index)])
-        self.files.append(version_of(info))
+                sample = self.read_next()
+        self.files.append(version_of(shard.info))
         self.samples.append(shard.samples)
-        yield self._written(self._next - (sample is not None), max(0, info.size_bytes - reported))
+        yield self._written(self._next - (sample is not None), max(0, shard.info.size_bytes - reported))
         return sample
 
     def _written(self, rows: int, size_bytes: int) -> Written:
         self._reported, before = rows, self._reported
         return Written(samples=rows - before, size_bytes=size_bytes)
 
-    def _read_next(self) -> _Sample | None:
+    def read_next(self) -> _Sample | None:
         """Return the next sample that can be read; note the rows before it that cannot."""
         while self._next < len(self._rows):
             number = self._rows[self._next]
@@ -186,7 +173,7 @@ class _ShardWriter:
             self._next += 1
             key = self._task.rows.key(number, row.key)
             try:
-                sample = read_sample(self.reader, row, self._task.pictures)
+                sample = read_sample(self.reader, row, self._task.plan.pictures)
             except EnergonError as error:
                 if _is_fatal(error):
                     raise
@@ -208,7 +195,7 @@ class _ShardWriter:
             return
         first, task = self.failures[0], self._task
         at, example = task.storage.path(""), first.example
-        check_failures(len(self.failures), len(task.rows), task.max_failures, at=at, example=example)
+        check_failures(len(self.failures), len(task.rows), task.plan.max_failures, at=at, example=example)
 
     def _next_row(self) -> Row:
         """Return the next row; the window of rows behind those that are read now is announced."""
@@ -259,21 +246,13 @@ _SHOWN_HOSTS = 30
 
 
 class NoReadableRowsError(ConfigError):
-    """None of the first rows can be read.
-
-    Attributes:
-        failures: The rows.
-    """
+    """None of the first rows can be read."""
 
     failures: Sequence[FailedRow] = ()
 
 
 def contact_hosts(listed: ListedRows, options: DownloadOptions | None, max_failures: float, *, at: str) -> None:
-    """Fetch the first files of each host at the same time, so that dead hosts are known before the rows are read.
-
-    Raises:
-        SampleError: More rows are on hosts that were given up than may fail.
-    """
+    """Fetch the first files of each host at the same time, so that dead hosts are known before the rows are read."""
     downloads = open_downloads(listed.rows, options, keeps=True) if listed.hosts.urls else None
     if downloads is None:
         return
@@ -298,8 +277,6 @@ def write_trial(
     """Write the first samples to a shard in a temporary folder, and return the folder; rows that fail are skipped.
 
     Args:
-        listed: The samples.
-        pictures: Settings for pictures.
         downloads: What may be downloaded; None for nothing. Downloads are kept for the import.
         max_failures: Most rows that may fail; below 1 their share.
 
@@ -311,6 +288,7 @@ def write_trial(
     """
     failures: list[FailedRow] = []
     fault: EnergonError | None = None
+    # Give dead hosts up before rows of them are tried.
     contact_hosts(listed, downloads, max_failures, at=listed.sources[0].path)
     with scratch_folder() as folder:
         storage = LocalStorage(folder)
@@ -318,6 +296,7 @@ def write_trial(
         with storage.create("first_samples.tar", durable=False) as file, closing(reader):
             shard = ShardFile(file)
             tried = min(len(listed.rows), _MAX_TRIED)
+            # Write rows until there are enough, and note those that fail.
             for number in range(tried):
                 if number >= _MAX_SAMPLES and shard.samples:
                     break

@@ -32,8 +32,6 @@ def with_items(document: Mapping[str, Any], items: Sequence[Item], names: Sequen
     """Return a document with its items as ``texts`` and ``images``, which line up.
 
     Args:
-        document: Its other values.
-        items: Its texts and pictures.
         names: Names of the parts of its pictures, in their order.
     """
     following = iter(names)
@@ -45,11 +43,7 @@ def take_items(document: dict[str, Any], pictures: Sequence[str] | None = None) 
     """Return the items of a document, and remove them from it.
 
     Args:
-        document: The document.
         pictures: Paths of its pictures, if it has places for them and no list; None if they are unknown.
-
-    Raises:
-        SampleError: It is of no known layout, or its texts and pictures do not fit together.
     """
     items = _taken(document, pictures)
     if not items:
@@ -102,11 +96,7 @@ def _matched_items(document: dict[str, Any]) -> list[Item]:
 
 
 def lined_up_items(texts: Sequence[Any], images: Sequence[Any]) -> list[Item]:
-    """Return the items of two lists that line up; at the same place, the picture comes first.
-
-    Raises:
-        SampleError: Their lengths differ, or an entry is neither a text nor a picture.
-    """
+    """Return the items of two lists that line up; at the same place, the picture comes first."""
     if len(texts) != len(images):
         raise SampleError(f"there are {len(texts)} texts and {len(images)} images; expected lists of one length")
     items: list[Item] = []
@@ -151,10 +141,6 @@ def _picture(value: object, place: str) -> str | bytes:
 
     Args:
         value: Either, or an object that has it, also inside of another one.
-        place: Its place in the document.
-
-    Raises:
-        SampleError: There is neither.
     """
     if isinstance(value, dict):
         contents = next(((key, value[key]) for key in _BASE64_KEYS if value.get(key)), None)

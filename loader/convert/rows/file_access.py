@@ -20,7 +20,6 @@ class RefusedFiles:
     """Files that were refused.
 
     Attributes:
-        count: Their number.
         parent: The folder that contains all of them.
         example: The first cell or link.
     """
@@ -49,7 +48,6 @@ class FileAccess:
 
     Attributes:
         paths: Refused paths that are absolute, or start from a folder outside of the source.
-        links: Refused links of folders.
     """
 
     def __init__(self, *, allow_outside: bool = False, follow_links: bool = False) -> None:
@@ -66,10 +64,8 @@ class FileAccess:
         """Return the reference to a file; one that fails if the file is refused or there is none.
 
         Args:
-            path: The file.
             roots: Folders that the source may read.
             is_absolute: The data has the whole path, so that another root allows it.
-            named_by_contents: The part has the extension of its contents.
         """
         try:
             status = os.lstat(path)
@@ -145,8 +141,6 @@ def file_ref(path: str, *, named_by_contents: bool = False, status: os.stat_resu
     """Return the reference to a file; one without a size if there is no such file, so that reading it fails.
 
     Args:
-        path: Its path as the system has it.
-        named_by_contents: The part has the extension of its contents.
         status: Its status, if it is known.
     """
     name = os.fsencode(path)
@@ -160,11 +154,7 @@ def file_ref(path: str, *, named_by_contents: bool = False, status: os.stat_resu
 
 
 def file_version(path: str) -> str:
-    """Return a text that differs after a change of a file: its version in an object store, or its time of change.
-
-    Raises:
-        StorageError: There is no such file.
-    """
+    """Return a text that differs after a change of a file: its version in an object store, or its time of change."""
     storage, name = open_parent(path)
     info = storage.stat(name)
     return info.version

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from hashlib import blake2b
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -22,7 +21,6 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, tag="file"):
     """A whole file.
 
     Attributes:
-        path: Its path as the system has it, or its URL.
         size_bytes: Its size; -1 if unknown.
         changed: Its time of change or its version, so that a resumed run notices another file.
         named_by_contents: The part has the extension of its contents, whatever the row says.
@@ -35,12 +33,7 @@ class FileRef(msgspec.Struct, frozen=True, array_like=True, tag="file"):
 
 
 class UrlRef(msgspec.Struct, frozen=True, array_like=True, tag="url"):
-    """A file at a URL that data names, and no owner: it is downloaded if the user allows it.
-
-    Attributes:
-        url: The URL as the data has it.
-        named_by_contents: As for :class:`FileRef`.
-    """
+    """A file at a URL that data names, and no owner: it is downloaded if the user allows it."""
 
     url: bytes
     named_by_contents: bool = False
@@ -54,10 +47,7 @@ class RangeRef(msgspec.Struct, frozen=True, array_like=True, tag="range"):
     """A range of bytes of a file.
 
     Attributes:
-        path: Path or URL of the file.
         offset: Offset of the range in bytes.
-        size_bytes: Its length.
-        changed: As for :class:`FileRef`.
     """
 
     path: bytes
@@ -70,7 +60,6 @@ class ValueRef(msgspec.Struct, frozen=True, array_like=True, tag="value"):
     """Bytes that the source knows already, such as the text in a table.
 
     Attributes:
-        data: The bytes.
         layout: ``"coco"`` for JSON with COCO's coordinates, so that they follow the picture.
     """
 
@@ -86,8 +75,6 @@ class CellRef(msgspec.Struct, frozen=True, array_like=True, tag="cell"):
     """A value that only the source can read.
 
     Attributes:
-        row: Its number in the source.
-        column: Name of the value in the row.
         size_bytes: Its size, or an estimate; -1 if unknown.
         file: Name of the file or table that has the row, if the source has several.
         changed: The version of that file, so that a resumed run notices another one.
@@ -103,13 +90,7 @@ class CellRef(msgspec.Struct, frozen=True, array_like=True, tag="cell"):
 
 
 class FaultRef(msgspec.Struct, frozen=True, array_like=True, tag="fault"):
-    """A part that the source knows to be missing; its row fails.
-
-    Attributes:
-        reason: The fault.
-        hint: What the user can do about it.
-        code: Code of the reason in the account.
-    """
+    """A part that the source knows to be missing; its row fails."""
 
     reason: str
     size_bytes: int = 0
@@ -121,11 +102,7 @@ class CellReader:
     """An open source in a worker; this one is of a source without cells."""
 
     def read(self, cell: CellRef) -> bytes | UrlRef:
-        """Return the contents of a cell, or the URL of its file.
-
-        Raises:
-            SampleError: The value cannot be read or written as a part.
-        """
+        """Return the contents of a cell, or the URL of its file."""
         raise SampleError(f"this source has no cells, so no value {cell.column!r}")
 
     def close(self) -> None:
@@ -141,9 +118,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     Attributes:
         key: The key that the source proposes; keys that repeat get a number.
         parts: Part name → reference to its contents.
-        origin: Place of the row in the source, for reports: a path, or a line of a file.
         split: Split part, if the source has one; :data:`NO_SPLIT` for a sample that is in none.
-        source: Number of the source.
     """
 
     key: str
@@ -157,20 +132,6 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
         """Size of the contents; -1 if it is unknown."""
         sizes = [part.size_bytes for part in self.parts.values()]
         return -1 if min(sizes, default=0) < 0 else sum(sizes)
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Row] = msgspec.msgpack.Decoder(Row)
-
-
-def encode_row(row: Row) -> bytes:
-    """Return a row as bytes, for :func:`decode_row`."""
-    return _encoder.encode(row)
-
-
-def decode_row(data: Any) -> Row:
-    """Return the row that :func:`encode_row` encoded."""
-    return _decoder.decode(data)
 
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f]")
@@ -229,13 +190,14 @@ def rename_repeated(hashes: npt.NDArray[np.int64], key_of: Callable[[int], str])
 
     Args:
         hashes: Hash of the key of each row, shape (n,).
-        key_of: Returns the key of a row.
     """
+    # Find the rows whose hash another row has.
     order = np.argsort(hashes, kind="stable")
     repeats = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
     if not len(repeats):
         return {}
     suspects = np.unique(np.concatenate((order[repeats], order[repeats + 1])))
+    # Compare their keys, and number those that repeat.
     taken = np.sort(hashes)
     seen: set[str] = set()
     counts: dict[str, int] = {}
@@ -249,14 +211,12 @@ def rename_repeated(hashes: npt.NDArray[np.int64], key_of: Callable[[int], str])
         while True:
             number += 1
             candidate = f"{key}-{number}"
-            if candidate not in seen and not _contains(taken, hash_key(candidate)):
+            hashed = hash_key(candidate)
+            place = int(np.searchsorted(taken, hashed))
+            is_taken = place < len(taken) and int(taken[place]) == hashed
+            if candidate not in seen and not is_taken:
                 break
         counts[key] = number
         seen.add(candidate)
         renamed[row] = candidate
     return renamed
-
-
-def _contains(hashes: npt.NDArray[np.int64], value: int) -> bool:
-    place = int(np.searchsorted(hashes, value))
-    return place < len(hashes) and int(hashes[place]) == value

@@ -21,8 +21,7 @@ from ...format.tar.names import reason_without_sample, split_member_name
 from ...storage import open_parent, raise_storage_error
 from ...storage.unpacked import UnpackedFile
 from ..file_trees.file_names import TAR_ENDINGS, reason_of_name
-from ..file_trees.tar_members import read_tar_members
-from ..file_trees.tree import FolderTree
+from ..file_trees.tree import FolderTree, read_tar_members
 from ..rows.file_access import file_version
 from ..rows.row import PartRef, RangeRef, Row, key_of_path
 from .source import Listing, Source
@@ -47,22 +46,13 @@ class TarSource(Source):
     """The members of tar files, grouped as webdataset does: by their names up to the first dot.
 
     Parts of a sample need not be neighbours.
-
-    Attributes:
-        path: A tar file, or a folder of them.
     """
 
     path: str
     kind: Literal["webdataset"] = "webdataset"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder.
-
-        Raises:
-            ConfigError: There is no tar file.
-            FormatError: A tar file is damaged.
-            StorageError: It cannot be read, or the scratch folder is full.
-        """
+        """Yield the samples, tar by tar; compressed tars are decompressed to the scratch folder."""
         paths = [path for path in tar_files(self.path) if not os.path.isdir(self.path) or _size(path)]
         if not paths:
             raise ConfigError("there are no tar files in this folder", at=self.path)
@@ -77,9 +67,7 @@ def webdataset_rows(shown: str, path: str, account: Account) -> Iterator[Row]:
     """Yield the samples of a tar.
 
     Args:
-        shown: Its path, for messages.
         path: The decompressed file.
-        account: Counts the members.
     """
     storage, name = open_parent(path)
     index, changed = index_shard(storage, name), file_version(shown)
@@ -118,7 +106,7 @@ def _linked_rows(shown: str, path: str, changed: str, account: Account) -> Itera
             continue  # hidden
         account.see("members")
         if split is None:
-            account.leave("members", code or "L107", f"{shown}, {name}", size_bytes=member.size_bytes)
+            account.leave("members", code or "L107", f"{shown}, {name}", size_bytes=member[1])
         else:
             key, part = split
             account.use("members")
@@ -128,16 +116,7 @@ def _linked_rows(shown: str, path: str, changed: str, account: Account) -> Itera
 
 
 def plain_tar(path: str, scratch: str) -> str:
-    """Return the path of a tar that is not compressed: the tar itself, or a new file.
-
-    Args:
-        path: The tar or its URL.
-        scratch: Folder of the new file.
-
-    Raises:
-        FormatError: It cannot be decompressed.
-        StorageError: It cannot be read, or the file not written.
-    """
+    """Return the path of a tar that is not compressed: the tar itself, or a new file."""
     if not is_compressed_tar(path):
         return path
     target = os.path.join(scratch, f"{len(os.listdir(scratch))}.tar")  # no other source has this name
@@ -175,11 +154,7 @@ def _decompress(path: str, target: str) -> None:
 
 
 def _opened(path: str, packed: BinaryIO) -> Any:
-    """Return the contents of a compressed file, as a context manager of a readable file.
-
-    Raises:
-        StorageError: The library for its compression is not installed.
-    """
+    """Return the contents of a compressed file, as a context manager of a readable file."""
     match compression_of(path):
         case "gz":
             return gzip.open(packed)

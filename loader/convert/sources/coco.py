@@ -27,11 +27,9 @@ from ..annotations.json_elements import (
     open_lists,
     valid_elements,
 )
-from ..annotations.picture_files import picture_extension, picture_ref
 from ..rows.row import PartRef, Row, ValueRef, key_of_path
-from ..tables.named_files import NamedFiles
-from ..tables.names import is_link, path_of_url, split_of_file
-from .source import AnnotationSource, Listing, SampleProposal
+from ..tables.named_files import NamedFiles, is_link, path_of_url, split_of_file
+from .source import AnnotationSource, Listing, SampleProposal, picture_extension, picture_ref
 
 _FIRST = 100
 """Annotations that tell captions from objects."""
@@ -48,11 +46,7 @@ class _Image(msgspec.Struct):
     url: str = ""
 
     def names(self) -> list[str]:
-        """Return the names that the file of the picture may have, relative to the folder of the pictures.
-
-        Raises:
-            SampleError: There is neither a name nor a URL.
-        """
+        """Return the names that the file of the picture may have, relative to the folder of the pictures."""
         if self.file_name:
             slashed = self.file_name.replace("\\", "/")  # tools for Windows write these
             # Folders may be unpacked without those above them.
@@ -84,19 +78,13 @@ class CocoSource(AnnotationSource):
     """The pictures of a COCO file with their captions, or their objects.
 
     A picture with captions has the parts ``jpg``, ``txt`` (the first caption) and ``json`` (all); one without fails. A
-    picture with objects has the parts ``jpg`` and ``json``, also if there are none.
+    picture with objects, or with an empty list of them, has the parts ``jpg`` and ``json``.
     """
 
     kind: str = "coco"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples in the order of ``images``, then the annotations that belong to none.
-
-        Raises:
-            ConfigError: The file has no ``images`` or ``annotations``, or the pictures cannot be found.
-            FormatError: It is not valid JSON.
-            StorageError: It cannot be read.
-        """
+        """Yield the samples in the order of ``images``, then the annotations that belong to none."""
         pictures = listing.pictures
         with open_lists(self.path) as lists:
             file = _CocoFile(self.path, lists)
@@ -106,14 +94,11 @@ class CocoSource(AnnotationSource):
         listing.notes.extend([*file.notes, *pictures.missing(self.path)])
 
     def proposal(self) -> SampleProposal:
-        """Return the type for captions, or the crude one for objects."""
         with open_lists(self.path) as lists:
             return _CocoFile(self.path, lists).proposal()
 
 
 class _CocoFile:
-    """The lists of a COCO file."""
-
     def __init__(self, path: str, lists: Mapping[str, ElementList | None]) -> None:
         self._path = path
         self._images = list_in(lists, "images", path=path)

@@ -6,9 +6,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -25,21 +25,17 @@ from ..annotations.json_elements import (
     read_elements,
     valid_elements,
 )
-from ..annotations.picture_files import media_extension, picture_extension, picture_ref
 from ..rows.row import PartRef, Row, ValueRef
-from ..tables.names import split_of_file, subset_of_file
-from .source import AnnotationSource, Listing, SampleProposal
+from ..tables.named_files import split_of_file, subset_of_file
+from .source import AnnotationSource, Listing, SampleProposal, media_extension, picture_extension, picture_ref
 
 _MEDIA_KEYS = {"image": ("images", "image"), "video": ("videos", "video"), "audio": ("audios", "audio")}
 _PATH_KEYS = ("url", "path", "image", "video", "audio", "data")  # of an item, or of the object that it holds
 _FIELDS = {"image": "images", "video": "videos", "audio": "audios"}  # of a ConversationSample
 
 
-class _Medium(NamedTuple):
-    """A picture, video or sound that a document names."""
-
-    kind: str
-    path: str
+_Medium = tuple[str, str]
+"""The kind of a picture, video or sound that a document names, and its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,25 +51,18 @@ class ConversationsSource(AnnotationSource):
     kind: str = "conversations"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        """Yield the samples.
-
-        Raises:
-            ConfigError: The file has no list, or the media cannot be found.
-            FormatError: It is not valid JSON.
-            StorageError: It cannot be read.
-        """
-        names = ([medium.path] for media in self._media() for medium in media)
+        names = ([path] for media in self._media() for _, path in media)
         files, _ = self.picture_folder(names)
         is_numbered = self._has_several()
 
         def make(number: int, element: Element) -> Row:
             document = decode(element, dict[str, Any])
             media = _media_of(document)
-            _check(document, Counter(medium.kind for medium in media))
+            _check(document, Counter(kind for kind, _ in media))
             parts: dict[str, PartRef] = {}
-            for position, medium in enumerate(media):
-                extension = media_extension(medium.path, medium.kind)
-                parts[f"{position}.{extension}" if is_numbered else extension] = picture_ref(files, medium.path)
+            for position, (kind, path) in enumerate(media):
+                extension = media_extension(path, kind)
+                parts[f"{position}.{extension}" if is_numbered else extension] = picture_ref(files, path)
             parts["json"] = ValueRef(bytes(element.data))
             return Row(key=document_key(document, number), parts=parts, origin=element.place)
 
@@ -84,35 +73,31 @@ class ConversationsSource(AnnotationSource):
         if self._has_several():
             return None
         extensions: dict[str, dict[str, None]] = {kind: {} for kind in _FIELDS}
-        for medium in (medium for media in self._media() for medium in media):
-            extensions[medium.kind][media_extension(medium.path, medium.kind)] = None
+        for kind, path in (medium for media in self._media() for medium in media):
+            extensions[kind][media_extension(path, kind)] = None
         fields = {_FIELDS[kind]: ",".join(names) for kind, names in extensions.items() if names}
         if not fields:
             return None
         return SampleProposal(sample_type="ConversationSample", field_map={"turns": "json", **fields})
 
     def _has_several(self) -> bool:
-        return any(count > 1 for media in self._media() for count in Counter(one.kind for one in media).values())
+        return any(count > 1 for media in self._media() for count in Counter(kind for kind, _ in media).values())
 
     def _media(self) -> Iterator[list[_Medium]]:
         return valid_elements(read_elements(self.path), lambda element: _media_of(decode(element, dict[str, Any])))
 
 
 def _media_of(document: Mapping[str, Any]) -> list[_Medium]:
-    """Return the pictures, videos and sounds of a document: those that it lists, else those in its messages.
-
-    Raises:
-        SampleError: A medium is no path.
-    """
+    """Return the pictures, videos and sounds of a document: those that it lists, else those in its messages."""
     media: list[_Medium] = []
     inner = [*_item_media(document)]
     for kind, keys in _MEDIA_KEYS.items():
         key = next((key for key in keys if document.get(key)), None)
         if key is None:
-            media += [medium for medium in inner if medium.kind == kind]
+            media += [medium for medium in inner if medium[0] == kind]
             continue
         values = document[key] if isinstance(document[key], list) else [document[key]]
-        media += [_Medium(kind, _path(value, key)) for value in values if value not in (None, "")]
+        media += [(kind, _path(value, key)) for value in values if value not in (None, "")]
     return media
 
 
@@ -125,7 +110,7 @@ def _item_media(document: Mapping[str, Any]) -> Iterator[_Medium]:
             keys = (*ITEM_KEYS.get(kind or "", ()), "url", "path")
             key = next((key for key in keys if item.get(key)), None) if kind is not None else None
             if kind is not None and key is not None:
-                yield _Medium(kind, _path(item[key], key))
+                yield kind, _path(item[key], key)
 
 
 def _path(value: object, key: str) -> str:
@@ -157,21 +142,6 @@ class _Answered(msgspec.Struct):
     question_id: int | str
 
 
-class _Answers(NamedTuple):
-    """The elements with answers, and the number of each by the id of its question."""
-
-    numbers: Mapping[Any, int]
-    elements: ElementList | tuple[()]
-
-    def add_to(self, document: dict[str, Any]) -> None:
-        identifier = document.get("question_id")
-        number = self.numbers.get(identifier, -1)
-        if number < 0:
-            raise SampleError(f"no answers are for the question {identifier!r}")
-        for name, value in decode(self.elements[number], dict[str, Any]).items():
-            document.setdefault(name, value)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VqaSource(AnnotationSource):
     """The questions of a file, each with its picture and the part ``json``, whose ``answers`` are a list of texts.
@@ -185,39 +155,43 @@ class VqaSource(AnnotationSource):
     kind: str = "vqa"
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        """Yield the samples, then the answers that belong to no question.
+        """Yield the samples, then the answers that belong to no question."""
+        numbers: dict[int | str, int] = {}  # id of a question → number of its answers
+        answers: ElementList | tuple[()] = ()
+        path = self._annotations_file()
+        with open_lists(path) if path is not None else nullcontext() as lists:
+            if path is not None and lists is not None:
+                answers = list_in(lists, "annotations", path=path)
+                numbers = {decode(answer, _Answered).question_id: n for n, answer in enumerate(answers)}
+            left = set(numbers)
+            files, position = self.picture_folder(self._all_picture_names())
+            subset, split = subset_of_file(self.path), split_of_file(self.path)
 
-        Raises:
-            ConfigError: The file has no questions, or the pictures cannot be found.
-            FormatError: It is not valid JSON.
-            StorageError: It cannot be read.
-        """
-        with self._answers() as answers:
-            yield from self._rows(answers)
+            def make(number: int, element: Element) -> Row:
+                document = decode(element, dict[str, Any])
+                if numbers:
+                    identifier = document.get("question_id")
+                    left.discard(identifier)
+                    if identifier not in numbers:
+                        raise SampleError(f"no answers are for the question {identifier!r}")
+                    document |= {
+                        name: value
+                        for name, value in decode(answers[numbers[identifier]], dict[str, Any]).items()
+                        if name not in document
+                    }
+                _normalise(document)
+                name = _picture_names(document, subset)[position]
+                picture = {picture_extension(name): picture_ref(files, name)}
+                parts = {**picture, "json": ValueRef(msgspec.json.encode(document))}
+                return Row(key=document_key(document, number), parts=parts, origin=element.place)
 
-    def _rows(self, answers: _Answers) -> Iterator[Row]:
-        left = set(answers.numbers)
-        files, position = self.picture_folder(self._all_picture_names())
-        subset, split = subset_of_file(self.path), split_of_file(self.path)
-
-        def make(number: int, element: Element) -> Row:
-            document = decode(element, dict[str, Any])
-            if answers.numbers:
-                left.discard(document.get("question_id"))
-                answers.add_to(document)
-            _normalise(document)
-            name = _picture_names(document, subset)[position]
-            picture = {picture_extension(name): picture_ref(files, name)}
-            parts = {**picture, "json": ValueRef(msgspec.json.encode(document))}
-            return Row(key=document_key(document, number), parts=parts, origin=element.place)
-
-        yield from self.element_rows(make, inside=_QUESTIONS)
-        for identifier, number in answers.numbers.items():
-            if identifier in left:
-                yield fault_row(answers.elements[number], f"no question has the id {identifier!r}", split=split)
+            yield from self.element_rows(make, inside=_QUESTIONS)
+            # Answers without a question are rows that fail.
+            for identifier, number in numbers.items():
+                if identifier in left:
+                    yield fault_row(answers[number], f"no question has the id {identifier!r}", split=split)
 
     def proposal(self) -> SampleProposal:
-        """Return the type for questions."""
         _, position = self.picture_folder(self._all_picture_names())
         extensions = dict.fromkeys(picture_extension(names[position]) for names in self._all_picture_names())
         field_map = {"image": ",".join(extensions), "context": "json[question]"}
@@ -235,16 +209,6 @@ class VqaSource(AnnotationSource):
         found = os.path.join(folder, _TASK.sub("", name).replace("questions", "annotations"))
         return found if found != self.path and os.path.exists(found) else None
 
-    @contextmanager
-    def _answers(self) -> Iterator[_Answers]:
-        path = self._annotations_file()
-        if path is None:
-            yield _Answers({}, ())
-            return
-        with open_lists(path) as lists:
-            elements = list_in(lists, "annotations", path=path)
-            yield _Answers({decode(one, _Answered).question_id: n for n, one in enumerate(elements)}, elements)
-
     def _has_answers(self) -> bool:
         documents = valid_elements(self._questions(), lambda element: decode(element, dict[str, Any]))
         return any(key in document for document in documents for key in _ANSWER_KEYS)
@@ -257,7 +221,6 @@ class VqaSource(AnnotationSource):
 
 
 def _normalise(document: dict[str, Any]) -> None:
-    """Check the question, and write the answers as a list of texts."""
     if not isinstance(document.get("question"), str):
         raise SampleError("has no text as 'question'")
     key = next((key for key in _ANSWER_KEYS if document.get(key) is not None), None)

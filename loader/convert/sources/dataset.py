@@ -31,12 +31,10 @@ class DatasetSource(Source):
     """The samples of a prepared dataset of tar shards, of a folder of such shards without metadata, or of one shard.
 
     Attributes:
-        ref: The folder or tar file.
-        samples: Numbers of the samples, ascending, each of which has one of ``parts``; None for all. Only of prepared
+        samples: Numbers of the samples, ascending, all with one of the kept parts; None for all. Only of prepared
             datasets.
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these.
-        keeps_splits: Rows have the split parts of their samples.
     """
 
     ref: DatasetRef
@@ -48,17 +46,10 @@ class DatasetSource(Source):
 
     @property
     def path(self) -> str:  # type: ignore[override]  # read-only, as the fields of all sources
-        """Path of the folder or tar file."""
         return self.ref.path
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples in the order of the index; those that have none of the parts are skipped.
-
-        Raises:
-            ConfigError: The dataset is not one of tar shards, or a pattern matches no part.
-            FormatError: A shard has changed since it was indexed, or is damaged.
-            StorageError: A shard cannot be read.
-        """
+        """Yield the samples in the order of the index; those that have none of the parts are skipped."""
         if self.ref.has_other_folder or is_prepared_dataset(self.path):
             yield from self._prepared(listing.account)
         else:
@@ -80,10 +71,8 @@ class DatasetSource(Source):
                 continue
             folder.open_shard(shard).close()
             names = [] if splits is None else [splits.name(first + number) or NO_SPLIT for number in numbers]
-            rows = _rows(
-                index.shard_index(shard), shard.info, storage.path(shard.name), numbers, names, wanted, account
-            )
-            yield from rows
+            path, columns = storage.path(shard.name), index.shard_index(shard)
+            yield from _rows(columns, shard.info, path, numbers, names, wanted, account)
 
     def _unprepared(self, account: Account) -> Iterator[Row]:
         tars = find_tars(self.path)
@@ -97,7 +86,8 @@ class DatasetSource(Source):
         for shard in tars.shards:
             index = index_shard(tars.storage, shard.name)
             seen.update(index.part_names)
-            wanted = self._matching(index.part_names)
+            keep, drop = self.keep_parts, self.drop_parts  # none has to match a part of this very shard
+            wanted = frozenset(name for name in index.part_names if is_kept(name, keep=keep, drop=drop))
             yield from _rows(
                 index, shard, tars.storage.path(shard.name), range(len(index.key_ends)), [], wanted, account
             )
@@ -105,10 +95,6 @@ class DatasetSource(Source):
 
     def _wanted(self, names: Sequence[str]) -> frozenset[str]:
         return frozenset(kept_parts(names, keep=self.keep_parts, drop=self.drop_parts, at=self.path))
-
-    def _matching(self, names: Sequence[str]) -> frozenset[str]:
-        """Return the parts of one shard; none has to match a pattern."""
-        return frozenset(name for name in names if is_kept(name, keep=self.keep_parts, drop=self.drop_parts))
 
 
 def is_prepared_dataset(path: str) -> bool:
@@ -161,7 +147,6 @@ class SampleSplits:
     """The split part of each sample.
 
     Attributes:
-        names: The parts.
         number: Position of each sample's part in ``names``, shape (n,); -1 for none.
         overlapping: Number of samples that are in several parts; the first one counts.
     """
@@ -177,15 +162,7 @@ class SampleSplits:
 
 
 def splits_of_samples(folder: Dataset) -> SampleSplits:
-    """Return the split part of each sample.
-
-    Args:
-        folder: The dataset.
-
-    Raises:
-        ConfigError: The split file is invalid, or a filter that it names is missing.
-        FormatError: Such a filter is damaged.
-    """
+    """Return the split part of each sample."""
     names = tuple(folder.documents.split.split_parts) if folder.documents.split else ()
     numbers = np.full(len(folder.index), -1, np.int64)
     overlapping = 0
@@ -203,13 +180,8 @@ def kept_parts(names: Sequence[str], *, keep: Sequence[str], drop: Sequence[str]
     """Return the parts that patterns choose.
 
     Args:
-        names: All part names of the dataset.
         keep: Only parts that match one of these patterns, as in shells; empty for all.
         drop: No parts that match one of these.
-        at: The dataset, for messages.
-
-    Raises:
-        ConfigError: A pattern matches no part, or no part is left.
 
     >>> kept_parts(["jpg", "seg.png", "txt"], keep=(), drop=("*.png",), at="/data")
     ('jpg', 'txt')
@@ -235,17 +207,21 @@ def is_kept(name: str, *, keep: Sequence[str], drop: Sequence[str]) -> bool:
     return is_wanted and not any(fnmatchcase(name, pattern) for pattern in drop)
 
 
+def _pieces(samples: IntArray) -> Iterator[tuple[IntArray, int, int]]:
+    """Yield pieces of ascending numbers, each with the half-open range that contains it."""
+    for start in range(0, len(samples), _SAMPLES_AT_ONCE):
+        piece = samples[start : start + _SAMPLES_AT_ONCE]
+        yield piece, int(piece[0]), int(piece[-1]) + 1
+
+
 def samples_in_folder(index: DatasetIndex, samples: IntArray) -> IntArray:
     """Return those samples whose keys do not lead out of a folder.
 
     Args:
-        index: The dataset.
         samples: Numbers of samples, ascending.
     """
     kept = []
-    for start in range(0, len(samples), _SAMPLES_AT_ONCE):
-        some = samples[start : start + _SAMPLES_AT_ONCE]
-        low, high = int(some[0]), int(some[-1]) + 1
+    for some, low, high in _pieces(samples):
         first = int(index.key_ends[low - 1]) if low else 0
         ends = index.key_ends[low:high].astype(np.int64) - first
         keys = np.asarray(index.key_bytes[first : first + int(ends[-1])])
@@ -261,17 +237,13 @@ def samples_with_parts(index: DatasetIndex, samples: IntArray, names: Collection
     """Return those samples that have at least one of some parts.
 
     Args:
-        index: The dataset.
         samples: Numbers of samples, ascending.
-        names: The parts.
     """
     if len(names) == len(index.part_names):
         return samples
     wanted = np.array([name in names for name in index.part_names], np.bool_)
     found = []
-    for start in range(0, len(samples), _SAMPLES_AT_ONCE):
-        some = samples[start : start + _SAMPLES_AT_ONCE]
-        low, high = int(some[0]), int(some[-1]) + 1
+    for some, low, high in _pieces(samples):
         ends = index.part_ends[low:high].astype(np.int64)
         first = int(index.part_ends[low - 1]) if low else 0
         kept = wanted[index.part_name[first : int(ends[-1])]]

@@ -18,10 +18,9 @@ from ...format.documents.messages import did_you_mean
 from ...storage import is_url
 from ..annotations.kinds import annotation_kind
 from ..file_trees.file_names import BINARY_TABLES, TAR_ENDINGS
-from ..file_trees.folder_layout import GroupBy
-from ..file_trees.survey import TreeOptions, UnclearDataError
+from ..file_trees.survey import UnclearDataError
 from ..rows.row import CellRef
-from ..tables.columns import Columns, FoundColumn
+from ..tables.columns import FoundColumn, SourceOptions as SourceOptions  # noqa: PLC0414 - the stub of the package lists it
 from ..tables.named_files import EXTENSIONS
 from .archives import TarSource
 from .coco import CocoSource
@@ -32,21 +31,6 @@ from .hugging_face import HuggingFaceSource, is_saved_dataset
 from .interleaved_files import InterleavedFilesSource, InterleavedSource
 from .source import NumberedReader, NumberedSource, Source
 from .table_source import ArrowTableSource, TableSource, TextTableSource
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions(Columns):
-    """Settings of sources; each kind uses those that it has.
-
-    Attributes:
-        classes: Subfolders of a folder are labels; None decides by its files.
-        splits: Subfolders such as ``train`` are split parts; None decides by their names.
-        group_by: What the files of a sample share; None decides by their names.
-    """
-
-    classes: bool | None = None
-    splits: bool | None = None
-    group_by: GroupBy | None = None
 
 
 def _documents(path: str, options: SourceOptions) -> Source:
@@ -66,15 +50,13 @@ def _documents(path: str, options: SourceOptions) -> Source:
 
 
 def _files(path: str, kind: Any, options: SourceOptions, *, takes_all: bool = True) -> FilesSource:
-    layout = TreeOptions(classes=options.classes, splits=options.splits, group_by=options.group_by, takes_all=takes_all)
-    return FilesSource(path=path, kind=kind, options=layout, columns=options)
+    return FilesSource(path=path, kind=kind, options=options, takes_all=takes_all)
 
 
 class SourceKind(NamedTuple):
     """A kind of source.
 
     Attributes:
-        open: Opens a source of this kind.
         endings: Endings of files of this kind; those with others are recognised by their contents, or by ``--from``.
         is_table: The files may be compressed by gzip, and read from a URL.
     """
@@ -225,7 +207,6 @@ class TokenSource(NumberedSource):
     noun: ClassVar[str] = "sequence"
 
     def open_cells(self) -> _TokenReader:
-        """Open the files."""
         return _TokenReader(self.path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -26,16 +27,103 @@ from ..file_trees.file_names import (
     reason_of_name,
     sort_files,
 )
-from ..file_trees.survey import TreeOptions, TreeSurvey, survey_tree
-from ..file_trees.table_files import TableFiles
+from ..file_trees.survey import TreeSurvey, survey_tree
 from ..file_trees.tree import UNREADABLE, FileTree, FolderTree, TarTree, ZipTree, open_zip
-from ..rows.row import CellReader, CellRef, Row, key_of_path, unique_part
-from ..tables.columns import Columns
-from ..tables.named_files import EXTENSIONS, split_of_name
+from ..rows.file_access import FileAccess
+from ..rows.row import CellReader, CellRef, FaultRef, PartRef, Row, key_of_path, unique_part
+from ..tables.columns import SourceOptions
+from ..tables.named_files import EXTENSIONS, NamedFiles, is_link, split_of_name
 from .archives import TarSource, plain_tar, tar_files, webdataset_rows
 from .hugging_face import HuggingFaceSource
 from .source import Listing, SampleProposal, Source
 from .table_source import ArrowTableSource, TextTableSource
+
+_MAX_FOLDERS = 100  # that are searched for each file
+
+
+class TableFiles(NamedFiles):
+    """Files of a tree by the names that a table has for them; it records which were requested.
+
+    Args:
+        table: Name of the table, whose folder names start from; or else the one folder that has the file.
+        access: Decides which files outside of the tree may be named.
+        root: Another folder whose files may be named.
+    """
+
+    def __init__(self, tree: FileTree, table: str, access: FileAccess | None = None, root: str | None = None) -> None:
+        super().__init__(tree.path, access, [tree.path] if root is None else [tree.path, os.path.abspath(root)])
+        self._tree = tree
+        self._table = table
+        self._folders = [posixpath.dirname(table)]
+        self._others: list[str] | None = None
+        self._media: dict[str, list[str]] | None = None  # by their names without folder and extension
+        self.used: set[str] = set()
+        self.hits = 0
+        self.last = ""  # name of the first file since it was reset
+
+    def exists(self, path: str) -> bool:
+        exists = self._find(path) is not None
+        self.hits += exists
+        return exists
+
+    def has_stem(self, text: str) -> bool:
+        has = self._find_by_stem(text) is not None
+        self.hits += has
+        return has
+
+    def name(self, path: str) -> str:
+        return self._find(path) or posixpath.normpath(posixpath.join(self._folders[0], path))
+
+    def ref(self, path: str, part: str, *, named_by_contents: bool) -> PartRef:
+        if is_link(path):
+            return super().ref(path, part, named_by_contents=named_by_contents)
+        name = self._find(path)
+        if name is None:
+            return FaultRef(f"there is no file {path!r} in {self._tree.path}", code="F102")
+        file = self._tree.ref(name, part)
+        if not isinstance(file, FaultRef):  # it is not refused
+            self.used.add(name)
+            self.last = self.last or name
+        return file
+
+    def _find(self, path: str) -> str | None:
+        """Return the name of a file, which a program of Windows or macOS may have written in another form."""
+        swapped = path.replace("\\", "/")
+        forms = (unicodedata.normalize(form, swapped) for form in ("NFC", "NFD")) if not path.isascii() else ()
+        paths = (path, swapped, *forms)
+        names = (posixpath.normpath(posixpath.join(folder, form)) for folder in self._folders for form in paths)
+        return next(filter(self._tree.has, names), None) or self._find_by_stem(swapped) or self._find_elsewhere(swapped)
+
+    def _find_by_stem(self, path: str) -> str | None:
+        """Return the one medium that has the path as its name without extension, or the one of the table's folder."""
+        if self._media is None:
+            self._media = {}
+            for folder, names in self._tree.folders(Account()):
+                for name in names:
+                    stem, _, extension = name.rpartition(".")
+                    if kind_of_name(extension) in MEDIA_KINDS:
+                        self._media.setdefault(stem, []).append(posixpath.join(folder, name))
+        same = self._media.get(posixpath.basename(path), [])
+        named = [name for name in same if f"/{name}".rpartition(".")[0].endswith(f"/{path}")]
+        return self._only(named)
+
+    def _find_elsewhere(self, path: str) -> str | None:
+        """Return the name of a file below the one folder that has it, or the one that the table is named after."""
+        if self._others is None:
+            folders = [folder for folder, _ in self._tree.folders(Account())]
+            above = {posixpath.dirname(folder) for folder in folders}
+            self._others = sorted({*folders, *above})[:_MAX_FOLDERS]
+        file = self._only([*filter(self._tree.has, (posixpath.join(folder, path) for folder in self._others))])
+        if file is not None:
+            self._folders[1:] = [file.removesuffix(path)]  # of the next one, too
+        return file
+
+    def _only(self, files: list[str]) -> str | None:
+        """Return the only file, or the only one below a folder that the table is named after; None for several."""
+        stem = posixpath.basename(self._table).partition(".")[0].lower()
+        named = [file for file in files if stem in file.lower().split("/")[:-1]]
+        return next((group[0] for group in (files, named) if len(group) == 1), None)
+
 
 _LINE_BYTES = 1 << 16  # of the first line of a text, which may be a table
 
@@ -55,27 +143,19 @@ class FilesSource(Source):
     Attributes:
         path: The folder or archive; also a folder of tars, which are read one by one.
         kind: ``"webdataset"`` is a tar whose members are grouped as webdataset does, unless they have another layout.
-        options: What the user says about the layout.
-        columns: The columns of tables that the user names.
+        takes_all: Every file with an extension is a part, except tables and archives.
     """
 
     path: str
     kind: Literal["folder", "zip", "tar", "webdataset"] = "folder"
-    options: TreeOptions = field(default_factory=TreeOptions)
-    columns: Columns = field(default_factory=Columns)
+    options: SourceOptions = field(default_factory=SourceOptions)
+    takes_all: bool = False
     _survey: TreeSurvey | None = field(default=None, init=False, repr=False)
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples, sorted by folder and name.
-
-        Raises:
-            ConfigError: There are no files, it is unclear which of them are meant, or they are not where ``options``
-                say.
-            FormatError: An archive is damaged.
-            StorageError: A folder or archive cannot be read.
-        """
+        """Yield the samples, sorted by folder and name."""
         count = 0
-        for tree in open_trees(self.path, self.kind, listing.scratch, self.columns):
+        for tree in open_trees(self.path, self.kind, listing.scratch, self.options):
             survey = self._surveyed(tree, listing.scratch)
             if self.kind == "webdataset" and isinstance(tree, TarTree):
                 rows = webdataset_rows(tree.path, tree.plain, listing.account)
@@ -104,26 +184,20 @@ class FilesSource(Source):
         )
 
     def survey(self) -> TreeSurvey:
-        """Return what the samples are; for several tars, the samples of the last.
-
-        Raises:
-            ConfigError: It is unclear.
-            StorageError: The folder or archive cannot be read.
-        """
+        """Return what the samples are; for several tars, the samples of the last."""
         if self._survey is None:
             with scratch_folder() as scratch:
-                for tree in open_trees(self.path, self.kind, scratch, self.columns):
+                for tree in open_trees(self.path, self.kind, scratch, self.options):
                     self._surveyed(tree, scratch)
         return self._survey or TreeSurvey()
 
     def open_cells(self) -> CellReader:
-        """Open a zip file; other contents are files and ranges."""
         return ZipCells(self.path) if self.kind == "zip" else CellReader()
 
     def _surveyed(self, tree: FileTree, scratch: str) -> TreeSurvey:
         def names_files(table: str) -> bool:
             try:
-                files, source = open_table(tree, table, replace(self.columns, parts={}), scratch)
+                files, source = open_table(tree, table, replace(self.options, parts={}), scratch)
                 columns = source.describe()
                 # A mere list of files adds nothing to them.
                 is_list = len(columns) == 1 and not posixpath.basename(table).startswith("metadata.")
@@ -133,17 +207,18 @@ class FilesSource(Source):
 
         if self._survey is not None and self.kind == "folder":
             return self._survey
-        options = replace(self.options, is_webdataset=self.kind == "webdataset")
         self._survey = survey_tree(
             tree,
-            options,
+            self.options,
+            takes_all=self.takes_all,
+            is_webdataset=self.kind == "webdataset",
             names_files=names_files,
             is_annotation=lambda name: is_annotation_list(tree.local_path(name, scratch)),
             is_interleaved=lambda name: (
                 name.lower().endswith(LINE_ENDINGS) and annotation_kind(tree.local_path(name, scratch)) == "interleaved"
             ),
         )
-        if self.kind == "webdataset" and not (self._survey.is_plain and options.group_by is None):
+        if self.kind == "webdataset" and not (self._survey.is_plain and self.options.group_by is None):
             self.kind = "tar"
         return self._survey
 
@@ -154,21 +229,16 @@ class FilesSource(Source):
         self.path, self.kind = state
 
 
-def open_trees(path: str, kind: str, scratch: str, columns: Columns) -> Iterator[FileTree]:
+def open_trees(path: str, kind: str, scratch: str, options: SourceOptions) -> Iterator[FileTree]:
     """Yield the folder or archive at a path, or each tar of a folder; see :class:`FilesSource`.
 
     Args:
-        path: Its path.
         kind: ``"folder"``, ``"zip"``, or a kind of tars.
         scratch: A folder for tars that have to be decompressed.
-        columns: Which files links and tables may lead to.
-
-    Raises:
-        FormatError: An archive is damaged.
-        StorageError: An archive cannot be read.
+        options: Which files links and tables may lead to.
     """
     if kind == "folder":
-        yield FolderTree(path, columns.access, root=columns.root)
+        yield FolderTree(path, options.access, root=options.root)
     elif kind == "zip":
         yield ZipTree(path)
     else:
@@ -281,7 +351,7 @@ class _TreeRows:
     def _table_rows(self, table: str) -> Iterator[Row]:
         """Yield the rows of a table, which may name files of the tree."""
         survey, unit = self._survey, posixpath.dirname(table)
-        files, source = open_table(self._tree, table, self._source.columns, self._listing.scratch)
+        files, source = open_table(self._tree, table, self._source.options, self._listing.scratch)
         splits = {name: split_of_name(name) for name in survey.tables}
         has_splits = "" not in splits.values() and len({*splits.values()}) > 1
         count, account = 0, Account()
@@ -319,7 +389,7 @@ class _TreeRows:
                     yield msgspec.structs.replace(row, origin=row.origin.replace(path, self._shown(name)))
         else:
             folder = os.path.join(scratch, "members") if tree.unit == "members" else tree.path
-            inner = HuggingFaceSource(path=folder, columns=self._source.columns)
+            inner = HuggingFaceSource(path=folder, columns=self._source.options)
             account = Account()
             yield from inner.rows(replace(listing, shuffled=True, account=account))
             self._leave_rows(account, "")
@@ -327,13 +397,9 @@ class _TreeRows:
 
 
 def open_table(
-    tree: FileTree, table: str, columns: Columns, scratch: str
+    tree: FileTree, table: str, columns: SourceOptions, scratch: str
 ) -> tuple[TableFiles, TextTableSource | ArrowTableSource]:
-    """Return the files that a table in a tree names, and the table.
-
-    Raises:
-        EnergonError: It cannot be read.
-    """
+    """Return the files that a table in a tree names, and the table."""
     files = TableFiles(tree, table, columns.access, columns.root)
     path, named = tree.local_path(table, scratch), replace(columns, files=files)
     lower = table.lower().removesuffix(".gz")
@@ -349,11 +415,7 @@ def open_table(
 
 
 class ZipCells(CellReader):
-    """Reads the members of a zip file.
-
-    Args:
-        path: The file.
-    """
+    """Reads the members of a zip file."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -85,7 +85,6 @@ class ChunkSource(NumberedSource):
     """A folder of chunks; all samples have the parts of the first one.
 
     Attributes:
-        path: The folder with ``index.json``.
         kind: The library that wrote it, which must be installed.
         access: Decides which files the index may name.
     """
@@ -95,7 +94,6 @@ class ChunkSource(NumberedSource):
     access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
 
     def open_cells(self) -> _ChunkReader:
-        """Open the chunks by the reader of their library."""
         return _ChunkReader(self.path, self.kind, self.access)
 
 
@@ -131,7 +129,6 @@ class _ChunkReader(NumberedReader):
         return sorted(self.parts(0))
 
     def parts(self, number: int) -> dict[str, bytes]:
-        """Return the parts of a sample."""
         if self._last is None or self._last[0] != number:
             try:
                 sample = self._dataset[number]
@@ -139,8 +136,9 @@ class _ChunkReader(NumberedReader):
                 raise
             except Exception as error:
                 raise SampleError(f"cannot be read: {error}", source=f"{self._path}, sample {number}") from error
-            values = sample if isinstance(sample, dict) else _numbered(sample)
-            parts = dict(part_of_value(str(name), value) for name, value in values.items())
+            items = sample if isinstance(sample, list | tuple) else [sample]
+            values = sample.items() if isinstance(sample, dict) else enumerate(items)
+            parts = dict(part_of_value(str(name), value) for name, value in values)
             self._last = (number, parts)
         return self._last[1]
 
@@ -157,11 +155,6 @@ class _ChunkReader(NumberedReader):
         self._dataset = None
 
 
-def _numbered(sample: Any) -> dict[str, Any]:
-    values = sample if isinstance(sample, list | tuple) else [sample]
-    return {f"{number}": value for number, value in enumerate(values)}
-
-
 _UNSAFE = re.compile(r"[^0-9A-Za-z_-]+")
 
 
@@ -169,11 +162,7 @@ def part_of_value(name: str, value: Any) -> tuple[str, bytes]:
     """Return the part of a value: pictures as PNG, arrays as npy, texts as txt, labels as cls, others as JSON.
 
     Args:
-        name: Name of the value.
         value: A value of Python, numpy, Pillow or torch; bytes get the extension of their contents.
-
-    Raises:
-        SampleError: The value has no such form.
 
     >>> part_of_value("caption", "a cat"), part_of_value("label", 3)
     (('caption.txt', b'a cat'), ('label.cls', b'3'))

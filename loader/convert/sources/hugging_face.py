@@ -14,8 +14,7 @@ from ..rows.row import CellReader, FaultRef, Row
 from ..tables.arrow_files import ArrowTable, Batch
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
 from ..tables.columns import TableColumn
-from ..tables.named_files import EXTENSIONS, NamedFiles
-from ..tables.names import split_part
+from ..tables.named_files import EXTENSIONS, NamedFiles, split_part
 from .source import Listing
 from .table_source import ArrowTableSource, TableSource
 
@@ -36,13 +35,7 @@ class HuggingFaceSource(TableSource):
     kind: str = "hf"
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the rows as samples: split by split, in their order.
-
-        Raises:
-            ConfigError: No column can be a part, a named one does not exist, or a library is not installed.
-            FormatError: A file is damaged.
-            StorageError: A file cannot be read.
-        """
+        """Yield the rows as samples: split by split, in their order."""
         if not is_saved_dataset(self.path):
             yield from self._files().rows(listing)
             return
@@ -63,7 +56,6 @@ class HuggingFaceSource(TableSource):
             )
 
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
-        """Read the columns of texts of all splits."""
         if not is_saved_dataset(self.path):
             return self._files().survey(files)
         columns = survey_columns(self._load().values(), files)
@@ -72,7 +64,6 @@ class HuggingFaceSource(TableSource):
         return columns
 
     def open_cells(self) -> CellReader:
-        """Open the dataset for the worker that calls."""
         if not is_saved_dataset(self.path):
             return self._files().open_cells()
         return ArrowCells(self.layout(), self._load().__getitem__)
@@ -89,11 +80,7 @@ class HuggingFaceSource(TableSource):
         return ArrowTableSource(path=self.path, kind=kind, columns=self.columns, splits_by_name=True, known=self.known)
 
     def _load(self) -> Mapping[str, SavedTable]:
-        """Open a saved dataset, unless it names files outside of its folder.
-
-        Raises:
-            ConfigError: It does.
-        """
+        """Open a saved dataset, unless it names files outside of its folder."""
         for path in saved_files(self.path):
             file = self.columns.access.ref(path, (self.path,))
             if isinstance(file, FaultRef):
@@ -138,10 +125,6 @@ def load_saved(path: str) -> dict[str, SavedTable]:
     """Open a folder that ``save_to_disk`` has written; return its tables by the name of the split.
 
     A ``Dataset`` has one table, whose name is ``""``.
-
-    Raises:
-        ConfigError: The library ``datasets`` is not installed.
-        FormatError: A file is missing or damaged.
     """
     try:
         import datasets
@@ -185,12 +168,7 @@ def _read_json(path: str) -> Any:
 
 
 class SavedTable(ArrowTable):
-    """A ``datasets.Dataset``, read as Arrow: pictures and sounds are not decoded.
-
-    Args:
-        dataset: The dataset.
-        path: Its folder, for errors.
-    """
+    """A ``datasets.Dataset``, read as Arrow: pictures and sounds are not decoded."""
 
     def __init__(self, dataset: Any, path: str) -> None:
         self._dataset = dataset.with_format("arrow")

@@ -6,7 +6,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -23,53 +23,70 @@ from ..annotations.json_elements import (
     read_elements,
     valid_elements,
 )
-from ..annotations.picture_files import picture_extension, picture_ref
 from ..file_trees.file_names import join_names, sort_files
 from ..file_trees.tree import FileTree, FolderTree
 from ..rows.documents import Item, take_items, with_items
-from ..rows.file_access import FileAccess
 from ..rows.row import CellReader, FaultRef, PartRef, Row, ValueRef, key_of_path
-from ..tables.columns import Columns
-from ..tables.named_files import NamedFiles, is_inline, join_root
-from ..tables.names import split_of_folder
+from ..tables.columns import SourceOptions
+from ..tables.named_files import NamedFiles, is_inline, join_root, split_of_folder
 from .archives import tar_files
 from .files import ZipCells, open_trees
-from .source import AnnotationSource, Listing, SampleProposal, Source
+from .source import AnnotationSource, Listing, SampleProposal, picture_extension, picture_ref
 
 _DOCUMENTS = (".json", *LINE_ENDINGS)
 _NUMBERED = re.compile(r"(.*?)[/_.-]?(\d+)\.[^.]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InterleavedFilesSource(Source):
+class InterleavedSource(AnnotationSource):
+    """The documents of a JSON list or JSONL file, each with its pictures.
+
+    The part ``json`` has ``texts`` and ``images``, lists that line up: in each place is either a text or the name of a
+    part. The other values of the document stay. Layouts of documents:
+
+    - ``text_list`` and ``image_info`` with ``matched_text_index`` and ``image_name``, or the picture in base64 as
+      ``image_base64``: the picture precedes that text;
+    - ``texts`` and ``images``, which line up; at the same place, the picture comes first;
+    - ``text`` with ``<image>`` at the places of ``images``;
+    - a list of items, or one as ``sequence``, ``content`` …: texts, and paths of pictures, or objects with either.
+    """
+
+    kind: str = "interleaved"
+
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+        files, _ = self.picture_folder(self._pictures())
+
+        def make(number: int, element: Element) -> Row:
+            document, items = read_document(element)
+            key = document_key(document, number)
+            return document_row(key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place)
+
+        yield from self.element_rows(make)
+
+    def proposal(self) -> SampleProposal:
+        return SampleProposal(sample_type="InterleavedSample")
+
+    def _pictures(self) -> Iterator[list[str]]:
+        for _, items in valid_elements(read_elements(self.path), read_document):
+            yield from ([item.picture] for item in items if isinstance(item.picture, str) and item.picture)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterleavedFilesSource(InterleavedSource):
     """The documents in the JSON files of a folder or archive: one in a file, or a list or line each.
 
-    The layouts of documents are those of :class:`InterleavedSource`. Their pictures are found by name: from the folder
+    Documents have the layouts of :class:`InterleavedSource`. Their pictures are found by name: from the folder
     of the document, from the outer folder, or from ``images`` in either. If none is, they are the numbered pictures of
     the document in their order: ``doc_0.jpg``, ``doc/0.jpg``, or ``0.jpg`` where a folder has one document.
 
     Attributes:
         path: A folder, a zip, a tar, or a folder of tars.
-        kind: The name of the format.
         root: Folder or URL of the pictures; None if they are in the folder or archive.
-        access: Decides which files paths may name.
     """
 
-    path: str
-    root: str | None = None
-    access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
-    kind: str = "interleaved"
-
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the documents, sorted by file.
-
-        Raises:
-            ConfigError: There are no JSON files.
-            FormatError: An archive is damaged, or a file is not valid JSON.
-            StorageError: A folder or archive cannot be read.
-        """
         has_documents = False
-        columns = Columns(root=self.root, access=self.access)
+        columns = SourceOptions(root=self.root, access=self.access)
         for tree in open_trees(self.path, self._form(), listing.scratch, columns):
             documents = _Documents(tree, columns, listing)
             has_documents |= bool(documents.names)
@@ -80,12 +97,7 @@ class InterleavedFilesSource(Source):
         if not has_documents:
             raise ConfigError("there are no JSON files in it", at=self.path, hint="name the files of the documents")
 
-    def proposal(self) -> SampleProposal:
-        """Return the type for documents, which code builds."""
-        return SampleProposal(sample_type="InterleavedSample")
-
     def open_cells(self) -> CellReader:
-        """Open a zip file; other contents are files and ranges."""
         return ZipCells(self.path) if self._form() == "zip" else CellReader()
 
     def _form(self) -> Literal["folder", "zip", "tar"]:
@@ -104,7 +116,7 @@ def _number(name: str) -> int:
 class _Documents:
     """The documents of a tree, and the fate of each of its files."""
 
-    def __init__(self, tree: FileTree, columns: Columns, listing: Listing) -> None:
+    def __init__(self, tree: FileTree, columns: SourceOptions, listing: Listing) -> None:
         self._tree = tree
         self._root = columns.root
         self._files = NamedFiles(columns.root or tree.path, columns.access)
@@ -136,7 +148,6 @@ class _Documents:
                 self._pictures.setdefault(document, []).append(full)
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows of all documents."""
         account, tree = self._listing.account, self._tree
         for name in self.names:
             account.use(tree.unit)
@@ -170,11 +181,7 @@ class _Documents:
         )
 
     def _row(self, name: str, element: Element, number: int | None) -> Row:
-        """Return the row of a document; its number is None if the file has no other.
-
-        Raises:
-            SampleError: It is of no known layout, or its pictures and the numbered files are unequal in number.
-        """
+        """Return the row of a document; its number is None if the file has no other."""
         stem = name.rpartition(".")[0]
         numbered = self._pictures.get(stem, [])
         document, items = read_document(element, numbered)
@@ -214,57 +221,11 @@ class _Documents:
         return next((name for name in names if not name.startswith(("/", "..")) and self._tree.has(name)), "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterleavedSource(AnnotationSource):
-    """The documents of a JSON list or JSONL file, each with its pictures.
-
-    The part ``json`` has ``texts`` and ``images``, lists that line up: in each place is either a text or the name of a
-    part. The other values of the document stay. Layouts of documents:
-
-    - ``text_list`` and ``image_info`` with ``matched_text_index`` and ``image_name``, or the picture in base64 as
-      ``image_base64``: the picture precedes that text;
-    - ``texts`` and ``images``, which line up; at the same place, the picture comes first;
-    - ``text`` with ``<image>`` at the places of ``images``;
-    - a list of items, or one as ``sequence``, ``content`` …: texts, and paths of pictures, or objects with either.
-    """
-
-    kind: str = "interleaved"
-
-    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
-        """Yield the samples.
-
-        Raises:
-            ConfigError: The file has no list, or the pictures cannot be found.
-            FormatError: It is not valid JSON.
-            StorageError: It cannot be read.
-        """
-        files, _ = self.picture_folder(self._pictures())
-
-        def make(number: int, element: Element) -> Row:
-            document, items = read_document(element)
-            key = document_key(document, number)
-            return document_row(key, document, items, ref=lambda path: picture_ref(files, path), origin=element.place)
-
-        yield from self.element_rows(make)
-
-    def proposal(self) -> SampleProposal:
-        """Return the type for documents, which code builds."""
-        return SampleProposal(sample_type="InterleavedSample")
-
-    def _pictures(self) -> Iterator[list[str]]:
-        for _, items in valid_elements(read_elements(self.path), read_document):
-            yield from ([item.picture] for item in items if isinstance(item.picture, str) and item.picture)
-
-
 def read_document(element: Element, pictures: Sequence[str] | None = None) -> tuple[dict[str, Any], list[Item]]:
     """Return the other values of a document, and its items.
 
     Args:
-        element: The document.
         pictures: Paths of its pictures, if it has places for them and no list; None if they are unknown.
-
-    Raises:
-        SampleError: The document is of no known layout.
     """
     kind: Any = dict[str, Any] | list[Any]
     value: Any = decode(element, kind)
@@ -280,18 +241,7 @@ def document_row(
     ref: Callable[[str], PartRef],
     origin: str,
 ) -> Row:
-    """Return the row of a document: numbered pictures, and the part ``json``.
-
-    Args:
-        key: Its key.
-        document: Its other values.
-        items: Its texts and pictures.
-        ref: Returns the reference to a picture by its path.
-        origin: Its place, for reports.
-
-    Raises:
-        SampleError: A picture cannot be referenced.
-    """
+    """Return the row of a document: numbered pictures, and the part ``json``."""
     parts: dict[str, PartRef] = {}
     for item in items:
         if isinstance(item.picture, bytes):

@@ -8,20 +8,79 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import ClassVar
 
 import msgspec
 
 from ...accounting import Account
-from ...accounting.kinds import kind_of_name
-from ...errors import SampleError
+from ...accounting.kinds import kind_of_name, usual_extension
+from ...errors import ConfigError, SampleError
 from ...storage import is_url
 from ..annotations.json_elements import Element, fault_row, read_elements
-from ..annotations.picture_files import find_picture_folder
-from ..rows.file_access import FileAccess
-from ..rows.row import CellReader, CellRef, FileRef, PartRef, Row
-from ..tables.named_files import NamedFiles
-from ..tables.names import split_of_file, subset_of_file
+from ..rows.file_access import FileAccess, data_folder
+from ..rows.row import CellReader, CellRef, FileRef, PartRef, Row, ValueRef
+from ..tables.named_files import (
+    NamedFiles,
+    inline_contents,
+    is_inline,
+    is_link,
+    join_root,
+    path_of_url,
+    split_of_file,
+    subset_of_file,
+)
+
+_TRIED_PICTURES = 20  # the first one may be missing
+_SEARCHED_FOLDERS = 100  # of more, none is searched, since they take long and pictures of equal names are likely
+_DATA = "data:"
+
+
+_EXTENSIONS = {"image": "jpg", "video": "mp4", "audio": "wav"}  # of media whose path has none
+
+
+def picture_extension(path: str) -> str:
+    """Return the extension of a picture as the name of its part; ``jpg`` if it has none of a picture.
+
+    >>> picture_extension("a/b.PNG"), picture_extension("https://x.org/b.webp?size=2"), picture_extension("b")
+    ('png', 'webp', 'jpg')
+    """
+    return media_extension(path, "image")
+
+
+def media_extension(path: str, kind: str) -> str:
+    """Return the extension of a picture, video or sound as the name of its part.
+
+    Args:
+        path: Its path, URL, ``data:`` URL, or contents in base64.
+        kind: ``image``, ``video`` or ``audio``; a path with the extension of another kind gets a usual one of this.
+
+    >>> media_extension("a/b.MOV", "video"), media_extension("clip", "video"), media_extension("a.jpg", "audio")
+    ('mov', 'mp4', 'wav')
+    """
+    if path.startswith(_DATA):
+        extension = path[len(_DATA) :].partition(",")[0].partition(";")[0].rpartition("/")[2].partition("+")[0]
+    elif is_inline(path):
+        extension = usual_extension(inline_contents(path) or b"") or ""
+    else:
+        extension = (path_of_url(path) if is_link(path) else path).rpartition("/")[2].rpartition(".")[2]
+    extension = extension.lower()
+    return extension if kind_of_name(extension) == kind else _EXTENSIONS[kind]
+
+
+def picture_ref(files: NamedFiles, path: str) -> PartRef:
+    """Return the reference to a picture.
+
+    Args:
+        files: The files that paths name.
+        path: A path, a URL, or the picture itself, as a ``data:`` URL or in base64.
+    """
+    contents = inline_contents(path)
+    if contents is not None:
+        return ValueRef(contents)
+    if not path.strip():
+        raise SampleError("the path of a picture is empty")
+    return files.ref(path, "", named_by_contents=False)
 
 
 class ListedPictures:
@@ -76,7 +135,6 @@ class SampleProposal:
     """The sample type that fits the rows of a source.
 
     Attributes:
-        sample_type: Name of the type.
         field_map: Field → expression; empty for the crude type, and for one that generated code builds.
     """
 
@@ -94,7 +152,6 @@ class Listing:
         scratch: A folder for files that rows reference, such as decompressed archives; it is removed at the end.
         account: The fate of each file and member. A source counts what it sees, what goes into rows, and what it leaves
             out; the caller counts the rows.
-        notes: What users should know about the source although nothing is lost, a sentence each.
         pictures: The pictures that annotations name; the caller accounts for them after all sources.
     """
 
@@ -122,7 +179,6 @@ class Source(ABC):
 
     Attributes:
         kind: Name of the format, as ``--from`` takes it.
-        path: The folder, file or URL.
     """
 
     __slots__ = ()
@@ -131,16 +187,7 @@ class Source(ABC):
 
     @abstractmethod
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the samples, in an order that depends on the source alone.
-
-        Args:
-            listing: Its settings, and its account.
-
-        Raises:
-            ConfigError: The source has another structure than its kind.
-            FormatError: A file is damaged.
-            StorageError: It cannot be read.
-        """
+        """Yield the samples, in an order that depends on the source alone."""
 
     def proposal(self) -> SampleProposal | None:
         """Return the sample type of a source that has a fixed one; None where the parts tell it."""
@@ -152,11 +199,7 @@ class Source(ABC):
 
 
 class NumberedSource(Source):
-    """Samples with numbers and the same parts: all that such a format needs is its reader.
-
-    Attributes:
-        noun: Name of a sample in reports.
-    """
+    """Samples with numbers and the same parts: all that such a format needs is its reader."""
 
     __slots__ = ()
     noun: ClassVar[str] = "sample"
@@ -166,13 +209,6 @@ class NumberedSource(Source):
         """Open the source, in each worker once."""
 
     def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - samples are read in any order
-        """Yield the samples in the order of their numbers.
-
-        Raises:
-            ConfigError: A library is not installed, or values would run code.
-            FormatError: The files are damaged.
-            StorageError: They cannot be read.
-        """
         with closing(self.open_cells()) as reader:
             count = len(reader)
             names = reader.part_names() if count else ()
@@ -187,7 +223,6 @@ class AnnotationSource(Source):
     """A file of JSON whose elements name pictures or other media.
 
     Attributes:
-        path: The file.
         root: Folder of the media; None finds it near the file.
         access: Decides which files paths may name.
     """
@@ -196,10 +231,49 @@ class AnnotationSource(Source):
     root: str | None = None
     access: FileAccess = field(default_factory=FileAccess, repr=False, compare=False)
 
-    def picture_folder(self, names: Iterable[Sequence[str]]) -> tuple[NamedFiles, int]:
-        """Return the folder of the files; see :func:`find_picture_folder`."""
+    def picture_folder(self, pictures: Iterable[Sequence[str]]) -> tuple[NamedFiles, int]:
+        """Find the folder that the paths of pictures start from: the first that has one of the first pictures.
+
+        If none near the annotations has one, it is the only folder below the folder of the data that does.
+
+        Args:
+            pictures: Possible names of each picture; all pictures have their names in the same order.
+
+        Returns:
+            The files that names start from the folder of, and the position of the names that exist.
+        """
+        paths = (names for names in pictures if not (is_url(names[0]) or is_inline(names[0])))
+        tried = [*islice(paths, _TRIED_PICTURES)]
+        if self.root is not None and is_url(self.root):
+            return NamedFiles(self.root, self.access), 0
+        # A folder may be named after the split part, such as train2017.
         subset = subset_of_file(self.path)
-        return find_picture_folder(self.path, names, root=self.root, access=self.access, subset=subset)
+        folder = os.path.dirname(os.path.abspath(self.path))
+        inner = ["", subset, "images", os.path.join("images", subset)]
+        bases = (folder, os.path.dirname(folder)) if self.root is None else (os.path.abspath(self.root),)
+        allowed = [data_folder(self.path)] if self.root is None else bases
+        folders = list(dict.fromkeys(os.path.normpath(os.path.join(base, name)) for base in bases for name in inner))
+        if not tried:
+            return NamedFiles(folders[0], self.access, allowed), 0
+        # Try the folders near the annotations, then all that are below the folder of the data.
+        for is_near in (True, False):
+            below = [] if is_near else [base for base, _, _ in islice(os.walk(allowed[0]), _SEARCHED_FOLDERS + 1)]
+            candidates = folders if is_near else below if len(below) <= _SEARCHED_FOLDERS else []
+            hits = (
+                (candidate, position)
+                for names in tried
+                for candidate in candidates
+                for position, name in enumerate(names)
+                if os.path.lexists(join_root(candidate, name))
+            )
+            hit = next(hits, None)
+            if hit is not None and (is_near or all(candidate == hit[0] for candidate, _ in hits)):
+                return NamedFiles(hit[0], self.access, allowed), hit[1]
+        raise ConfigError(
+            f"none of the first pictures exists, such as {tried[0][0]!r}; tried {', '.join(folders)}",
+            at=self.path,
+            hint="name the folder of the pictures with --root",
+        )
 
     def element_rows(self, make: Callable[[int, Element], Row], *, inside: Sequence[str] = ("data",)) -> Iterator[Row]:
         """Yield the row of each element, in the split part that the name of the file has.

@@ -20,7 +20,7 @@ from ..rows.file_access import data_folder
 from ..rows.row import Row
 from ..tables.arrow_files import open_table
 from ..tables.arrow_rows import ArrowCells, list_table, survey_columns
-from ..tables.columns import Columns, FoundColumn, TableColumn, TableLayout
+from ..tables.columns import FoundColumn, SourceOptions, TableColumn, TableLayout
 from ..tables.detect import find_layout
 from ..tables.named_files import NamedFiles, TableFile, list_table_files
 from ..tables.part_values import RowMaker
@@ -40,38 +40,24 @@ class TableSource(Source):
     """The rows of a table.
 
     Attributes:
-        path: The file or folder, or its URL.
         columns: The columns that the user names.
         known: The layout, once it was found; workers get it with the source, so that they need not read all rows.
     """
 
     path: str
-    columns: Columns = field(default_factory=Columns)
+    columns: SourceOptions = field(default_factory=SourceOptions)
     known: dict[str, TableLayout] = field(default_factory=dict, repr=False, compare=False)
 
     @abstractmethod
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
-        """Return the columns, to which the values of all rows were added.
-
-        Args:
-            files: Files that paths name.
-
-        Raises:
-            ConfigError: The table has no rows.
-            FormatError: It is damaged.
-            StorageError: It cannot be read.
-        """
+        """Return the columns, to which the values of all rows were added."""
 
     def describe(self) -> tuple[FoundColumn, ...]:
         """Return the columns, and what becomes of each."""
         return self.layout().found
 
     def layout(self, listing: Listing | None = None) -> TableLayout:
-        """Return what becomes of the columns; for a listing, decide it again and note what users should know.
-
-        Raises:
-            ConfigError: No column can be a part, or a named one does not exist.
-        """
+        """Return what becomes of the columns; for a listing, decide it again and note what users should know."""
         if listing is not None or not self.known:
             files = self.columns.files or NamedFiles(self.root, self.columns.access, self._allowed())
             table = self.survey(files)
@@ -104,20 +90,11 @@ class TextTableSource(TableSource):
     """The rows of a CSV, TSV or JSONL file, which may be compressed by gzip; or the objects of a list in a JSON file.
 
     Rows that are no valid record fail alone: with another number of fields, or invalid JSON.
-
-    Attributes:
-        kind: Its format.
     """
 
     kind: Literal["csv", "tsv", "jsonl"]
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the rows as samples, in their order.
-
-        Raises:
-            ConfigError: No column can be a part, or a named one does not exist.
-            StorageError: The file cannot be read.
-        """
         layout = self.layout(listing)
         maker = RowMaker(layout)
         name = os.path.basename(self.path)
@@ -136,7 +113,6 @@ class TextTableSource(TableSource):
                     yield row
 
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
-        """Read all rows."""
         columns: dict[str, TableColumn] = {}
         rows, fault = 0, None
         with self._read() as (names, records):
@@ -168,12 +144,7 @@ class TextTableSource(TableSource):
     def _read(
         self, layout: TableLayout | None = None, listing: Listing | None = None
     ) -> Iterator[tuple[list[str], Iterator[Record]]]:
-        """Open the file; yield the names of its columns (none for JSONL) and its records.
-
-        Args:
-            layout: What becomes of the columns: numbers are converted for the object of JSON.
-            listing: Gets notes on how the file was read.
-        """
+        """Open the file; yield the names of its columns (none for JSONL) and its records."""
         notes = listing.notes if listing is not None else []
         if self._is_list:
             elements = enumerate(read_elements(self.path))
@@ -213,7 +184,6 @@ class ArrowTableSource(TableSource):
     """The rows of Parquet or Arrow files.
 
     Attributes:
-        kind: Format of the files.
         splits_by_name: Take the split part from the names of files, as in ``train-00000-of-00002.parquet``.
     """
 
@@ -221,17 +191,6 @@ class ArrowTableSource(TableSource):
     splits_by_name: bool = False
 
     def rows(self, listing: Listing) -> Iterator[Row]:
-        """Yield the rows as samples: file by file, in their order.
-
-        Args:
-            shuffled: Yield values instead of cells. Decoding a batch of rows for each row would take thousands of times
-                as long as reading all rows once.
-
-        Raises:
-            ConfigError: No column can be a part, a named one does not exist, or pyarrow is not installed.
-            FormatError: A file is damaged.
-            StorageError: A file cannot be read.
-        """
         files = self.table_files()
         layout = self.layout(listing)
         if not is_url(self.path) and os.path.isdir(self.path):
@@ -243,6 +202,8 @@ class ArrowTableSource(TableSource):
             with closing(open_table(file.path, self.kind)) as table:
                 self._check_columns(file, table.schema.names, layout)
                 split = file.split if self.splits_by_name else ""
+                # Shuffled rows are values, not cells: decoding a batch of rows for each row would take thousands of
+                # times as long as reading all rows once.
                 yield from list_table(
                     table,
                     layout,
@@ -256,7 +217,6 @@ class ArrowTableSource(TableSource):
                 )
 
     def survey(self, files: NamedFiles) -> Sequence[TableColumn]:
-        """Read the columns of texts of all files."""
         paths = [file.path for file in self.table_files()]
         columns = survey_columns((open_table(path, self.kind) for path in paths), files)
         if not columns:
@@ -264,7 +224,6 @@ class ArrowTableSource(TableSource):
         return columns
 
     def table_files(self) -> list[TableFile]:
-        """Return the files of the table; see :func:`list_table_files`."""
         if is_url(self.path) or not os.path.isdir(self.path):
             return list_table_files(self.path, self.kind)
         folders = FolderTree(self.path, self.columns.access).folders(Account())
@@ -272,7 +231,6 @@ class ArrowTableSource(TableSource):
         return list_table_files(self.path, self.kind, names)
 
     def open_cells(self) -> ArrowCells:
-        """Open the files for the worker that calls."""
         return ArrowCells(self.layout(), lambda path: open_table(path, self.kind))
 
     def _check_columns(self, file: TableFile, names: list[str], layout: TableLayout) -> None:

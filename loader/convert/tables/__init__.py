@@ -3,13 +3,11 @@
 ====================  ==========================================================
 `columns.py`          the columns of a table, what their values are, and the part that each becomes
 `detect.py`           find out what columns are, from names, types and values
-`named_files.py`      files that paths in a table name, and files that are written as text
-`names.py`            names that columns usually have, names of parts, and of split parts
+`named_files.py`      names of columns, parts and split parts, and the files that paths in a table name
 `part_values.py`      a row of a table as a sample: the bytes of its parts, and documents of lists
 `records.py`          records of CSV, TSV and JSONL files, and the files that have them
-`arrow_columns.py`    columns and values of Arrow tables
 `arrow_files.py`      batches of Parquet and Arrow files
-`arrow_rows.py`       rows of Arrow tables as samples
+`arrow_rows.py`       columns of Arrow tables, and their rows as samples
 ====================  ==========================================================
 
 The names are listed in ``__init__.pyi`` and imported on first use.

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from ...errors import FormatError
+from ...errors import ConfigError, FormatError
 from ...storage import ClosesOnExit, FileStream, LocalStorage, ReadableFile, open_parent
 from ...storage.unpacked import check_ratio
-from .arrow_columns import import_pyarrow
 
 _BATCH_BYTES = 16 << 20  # of the values of a batch, by their mean
 _MAX_BATCH_ROWS = 8192
@@ -25,24 +24,27 @@ Batch = tuple[int, Any]
 """The number of the first row, and an Arrow record batch."""
 
 
-class ArrowTable(ClosesOnExit, ABC):
-    """A table that is read in batches.
+def import_pyarrow() -> Any:
+    """Import ``pyarrow``."""
+    try:
+        import pyarrow as pa
+    except ImportError as error:
+        raise ConfigError(
+            "reading Parquet and Arrow files needs pyarrow, which is not installed",
+            hint="run: pip install 'energon-toolkit[tables]'",
+        ) from error
+    return pa
 
-    Attributes:
-        schema: Its Arrow schema.
-        num_rows: Number of rows.
-    """
+
+class ArrowTable(ClosesOnExit, ABC):
+    """A table that is read in batches."""
 
     schema: Any
     num_rows: int
 
     @abstractmethod
     def batches(self, start: int, columns: Sequence[str]) -> Iterator[Batch]:
-        """Yield the rows of some columns from a batch that has the row ``start`` or precedes it.
-
-        Raises:
-            FormatError: The file is damaged.
-        """
+        """Yield the rows of some columns from a batch that has the row ``start`` or precedes it."""
 
     @abstractmethod
     def row_sizes(self, columns: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -62,13 +64,7 @@ class ArrowTable(ClosesOnExit, ABC):
 
 
 def open_table(path: str, kind: str) -> ArrowTable:
-    """Open a file of the kind ``"parquet"`` or ``"arrow"``.
-
-    Raises:
-        ConfigError: pyarrow is not installed.
-        FormatError: The file is of another format, or damaged.
-        StorageError: It cannot be read.
-    """
+    """Open a file of the kind ``"parquet"`` or ``"arrow"``."""
     return ParquetTable(path) if kind == "parquet" else ArrowFile(path)
 
 
@@ -83,16 +79,7 @@ def _readable(path: str, what: str) -> Iterator[None]:
 
 
 class ParquetTable(ArrowTable):
-    """A Parquet file.
-
-    Args:
-        path: The file, or its URL.
-
-    Raises:
-        ConfigError: pyarrow is not installed.
-        FormatError: It is no Parquet file, or damaged.
-        StorageError: It cannot be read.
-    """
+    """A Parquet file."""
 
     def __init__(self, path: str) -> None:
         import_pyarrow()
@@ -165,8 +152,8 @@ class ParquetTable(ArrowTable):
                 yield first, stop
 
     def _batch_rows(self, group: int, columns: Sequence[str]) -> int:
-        """Return how many rows of a row group a batch may have."""
-        rows = _rows_of_batch(self._group_bytes(group, columns), self._rows[group])
+        size_bytes = self._group_bytes(group, columns)
+        rows = max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES * self._rows[group] // max(1, size_bytes)))
         dictionaries = (column for column in self._columns(group, columns) if column.has_dictionary_page)
         largest: int = max((column.total_uncompressed_size for column in dictionaries), default=1)
         # Each row may have the largest value of a dictionary.
@@ -191,11 +178,6 @@ class ArrowFile(ArrowTable):
 
     Args:
         path: The file, or its URL; a local one is mapped into memory.
-
-    Raises:
-        ConfigError: pyarrow is not installed.
-        FormatError: It is no Arrow file, or damaged.
-        StorageError: It cannot be read.
     """
 
     def __init__(self, path: str) -> None:
@@ -304,12 +286,7 @@ _DICTIONARY, _BATCH = 2, 3  # kinds of messages
 
 
 def _batch_headers(file: ReadableFile, path: str, *, is_stream: bool) -> Iterator[_BatchHeader]:
-    """Yield the headers of the record batches of an Arrow file, without reading their values.
-
-    Raises:
-        FormatError: A dictionary is much larger than its bytes in the file.
-        ValueError: The file ends within a message.
-    """
+    """Yield the headers of the record batches of an Arrow file, without reading their values."""
     for position in _messages(file) if is_stream else _messages_of_footer(file):
         message, start = _message(file, position)
         kind = message.number(1, 1)
@@ -378,8 +355,3 @@ def readable_batches(table: ArrowTable, columns: Sequence[str]) -> Iterator[Batc
         except FormatError as error:
             yield start, error
             start = table.unit_stop(start)
-
-
-def _rows_of_batch(size_bytes: int, rows: int) -> int:
-    """Return how many rows a batch may have."""
-    return max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES * rows // max(1, size_bytes)))

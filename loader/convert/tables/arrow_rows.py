@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -10,25 +12,22 @@ from typing import Any
 import numpy as np
 
 from ...accounting import Account
-from ...errors import EnergonError, FormatError, SampleError
+from ...errors import ConfigError, EnergonError, FormatError, SampleError
 from ..rows.row import CellReader, CellRef, Row, UrlRef
-from .arrow_columns import arrow_columns, has_values, present_values, python_values
 from .arrow_files import ArrowTable, Batch, readable_batches
-from .columns import EXAMPLE_ROWS, PartColumns, TableColumn, TableLayout
+from .columns import EXAMPLE_ROWS, ColumnType, PartColumns, TableColumn, TableLayout
 from .named_files import NamedFiles
 from .part_values import CellOf, RowMaker, media_bytes, part_bytes
 
 _EXAMPLE_BYTES = 32 << 20
+_FEATURES = b"huggingface"
 
 
 def survey_columns(tables: Iterable[ArrowTable], files: NamedFiles) -> list[TableColumn]:
     """Return the columns of tables with the same columns, and what their values are in all rows.
 
-    Only columns of texts, and those that may be keys or splits, are read to their ends. Tables are closed one by one;
+    Only columns of texts, and columns that may be keys or splits, are read to their ends. Tables are closed one by one;
     without rows in any of them, no column is returned.
-
-    Raises:
-        FormatError: None of the rows can be read.
     """
     fault: FormatError | None = None
     columns: dict[str, TableColumn] = {}
@@ -73,7 +72,9 @@ def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
             continue
         values = batch.column(column.name)
         column.values = column.values or python_values(values.slice(0, rows))
-        is_known = has_values(values) if column.type in ("bytes", "media") else values.is_valid().to_pylist()
+        is_known = (
+            [*map(bool, present_values(values))] if column.type in ("bytes", "media") else values.is_valid().to_pylist()
+        )
         known = (values[row].as_py() for row in np.flatnonzero(is_known)[:rows].tolist())
         column.examples += [value for value in known if value not in ("", [])]
         if column.examples and first + batch.num_rows >= rows:
@@ -96,25 +97,20 @@ def list_table(
     """Yield the rows of a table that become samples.
 
     Args:
-        table: The table.
-        layout: What becomes of its columns.
-        name: Its name, for reports.
-        file: Its name for the workers.
-        version: Its version.
         key_prefix: Begin of the keys that are numbers of rows.
         split: Split part, if there is no column of them.
         with_values: Yield the values; False yields cells, which the workers read.
         account: Gets the rows that are left out.
     """
     maker = RowMaker(layout, key_prefix=key_prefix)
-    cells = None if with_values else _Cells(table, layout, file, version)
+    cell_of = None if with_values else _cell_maker(table, layout, file, version)
     listed = _values(table, layout) if with_values else _listed_values(table, layout)
     for number, values in listed:
         origin = f"{name}, row {number}"
         if isinstance(values, EnergonError):
             yield maker.fault(number, origin, values.message)
             continue
-        cell = None if cells is None else cells.cell_of(number, values)
+        cell = None if cell_of is None else cell_of(number, values)
         row = maker.make(values, number=number, origin=origin, split=split, cell=cell)
         if row is None:
             account.lose("rows", "L120", origin)
@@ -122,41 +118,36 @@ def list_table(
             yield row
 
 
-class _Cells:
-    """Creates the references to the cells of a row, with sizes that are means over ranges of rows."""
+def _cell_maker(
+    table: ArrowTable, layout: TableLayout, file: str, version: str
+) -> Callable[[int, Mapping[str, Any]], CellOf]:
+    """Return a function that makes the references to the cells of a row; rows ascend, sizes are means over ranges."""
+    parts = [part for part in layout.parts if part.role not in ("path", "url")]
+    columns = [[*table.row_sizes(part.columns)] for part in parts]  # at once: tables share one open file
+    ranges = iter([*zip(*columns, strict=True)])
+    means: dict[str, int] = {}
+    stop = 0
 
-    def __init__(self, table: ArrowTable, layout: TableLayout, file: str, version: str) -> None:
-        parts = [part for part in layout.parts if part.role not in ("path", "url")]
-        sizes = [list(table.row_sizes(part.columns)) for part in parts]
-        self._ranges = [
-            (one[0][0], {part.name: mean for part, (_, mean) in zip(parts, one, strict=True)})
-            for one in zip(*sizes, strict=True)
-        ]
-        self._file = file
-        self._version = version
-        self._next_range = 0
-        self._stop = 0
-        self._means: dict[str, int] = {}
-
-    def cell_of(self, row: int, values: Mapping[str, Any]) -> CellOf:
-        """Return the function that makes the references of a row; rows ascend."""
-        while row >= self._stop and self._next_range < len(self._ranges):
-            rows, self._means = self._ranges[self._next_range]
-            self._stop += rows
-            self._next_range += 1
+    def cell_of(row: int, values: Mapping[str, Any]) -> CellOf:
+        nonlocal stop
+        while row >= stop and (sizes := next(ranges, None)):
+            stop += sizes[0][0]
+            means.update({part.name: mean for part, (_, mean) in zip(parts, sizes, strict=True)})
 
         def cell(part: PartColumns, index: int | None) -> CellRef:
             elements = 1 if index is None else len(values[part.columns[0]])
             return CellRef(
                 row=row,
-                column=column_of_cell(part, index),
-                size_bytes=self._means.get(part.name, 0) // elements,
-                file=self._file,
-                changed=self._version,
+                column=part.name if index is None else f"{part.name}#{index}",
+                size_bytes=means.get(part.name, 0) // elements,
+                file=file,
+                changed=version,
                 named_by_contents=part.named_by_contents,
             )
 
         return cell
+
+    return cell_of
 
 
 def _listed_columns(layout: TableLayout) -> list[str]:
@@ -235,18 +226,8 @@ def cell_columns(layout: TableLayout) -> list[str]:
     return list(dict.fromkeys(column for part in cells for column in part.columns))
 
 
-def column_of_cell(part: PartColumns, index: int | None) -> str:
-    """Return what a :class:`CellRef` has as its column."""
-    return part.name if index is None else f"{part.name}#{index}"
-
-
 class ArrowCells(CellReader):
-    """Reads the parts of rows. Rows that follow each other come from one pass over their file.
-
-    Args:
-        layout: What becomes of the columns.
-        open_file: Opens a file of the table by its name.
-    """
+    """Reads the parts of rows. Rows that follow each other come from one pass over their file."""
 
     def __init__(self, layout: TableLayout, open_file: Callable[[str], ArrowTable]) -> None:
         self._layout = layout
@@ -262,13 +243,6 @@ class ArrowCells(CellReader):
         self._fault = FormatError("")
 
     def read(self, cell: CellRef) -> bytes | UrlRef:
-        """Return the contents of a part, or the URL of its file.
-
-        Raises:
-            SampleError: The value is missing, or cannot be written as a part.
-            FormatError: The file is damaged.
-            StorageError: It cannot be read.
-        """
         if cell.file != self._name or not self._first <= cell.row < self._stop:
             self._move_to(cell.file, cell.row)
         name, _, index = cell.column.partition("#")
@@ -315,7 +289,6 @@ class ArrowCells(CellReader):
             self._batch = BatchValues(batch)
 
     def close(self) -> None:
-        """Close the file."""
         self._batches, self._batch, self._name = iter(()), BatchValues(None), None
         self._first = self._stop = 0
         self._damaged = range(0)
@@ -333,7 +306,6 @@ class BatchValues:
         self._contents: dict[str, Any] = {}
 
     def value(self, column: str, row: int) -> Any:
-        """Return a value as Python's."""
         values = self._columns.get(column)
         if values is None:
             values = self._columns[column] = self._batch.column(column)
@@ -352,3 +324,112 @@ class BatchValues:
             self._contents[column] = values
         contents: bytes | str | None = values[row].as_py()
         return contents
+
+
+# Columns of Arrow tables, with what Hugging Face datasets note about them in the schema.
+
+
+def arrow_columns(schema: Any, files: NamedFiles) -> list[TableColumn]:
+    """Return the columns of a table, without values.
+
+    Args:
+        files: The files that its values may name.
+    """
+    name, count = Counter(schema.names).most_common(1)[0] if schema.names else ("", 1)
+    if count > 1:
+        raise ConfigError(
+            f"the name {name!r} is that of {count} columns, so that their values cannot be told apart",
+            hint="rename the columns",
+        )
+    class_names = dict(_class_names(schema.metadata or {}))
+    return [
+        TableColumn(field.name, files, type=_type_of(field.type), class_names=class_names.get(field.name, ()))
+        for field in schema
+    ]
+
+
+def python_values(values: Any) -> list[Any]:
+    """Return the values of an Arrow array as Python's; of texts that are not UTF-8, what can be read."""
+    try:
+        listed: list[Any] = values.to_pylist()
+    except (ValueError, OverflowError):
+        listed = [_python_value(value) for value in values]
+    return listed
+
+
+def _python_value(value: Any) -> Any:
+    try:
+        return value.as_py()
+    except UnicodeDecodeError:
+        return value.as_buffer().to_pybytes().decode("utf-8", "replace") if hasattr(value, "as_buffer") else None
+    except (ValueError, OverflowError):
+        return None  # writing the row reports it
+
+
+def present_values(values: Any) -> list[Any]:
+    """Return True, a struct of a path alone, or None for each value of a column of bytes, media or texts."""
+    from pyarrow import compute, types
+
+    if not types.is_struct(values.type):
+        is_text = _type_of(values.type) == "text"
+        present = python_values(values) if is_text else compute.is_valid(values).to_pylist()
+        return [bool(value) or None for value in present]
+    has_bytes: list[bool] = compute.is_valid(compute.struct_field(values, "bytes")).to_pylist()
+    if values.type.get_field_index("path") < 0:
+        return [has or None for has in has_bytes]
+    paths = python_values(compute.struct_field(values, "path"))
+    return [has or ({"path": path} if path else None) for has, path in zip(has_bytes, paths, strict=True)]
+
+
+def _type_of(type_: Any) -> ColumnType:
+    from pyarrow import types
+
+    if types.is_dictionary(type_):
+        return _type_of(type_.value_type)
+    if hasattr(type_, "storage_type"):  # an extension
+        return _type_of(type_.storage_type)
+    if _is_bytes(type_):
+        return "bytes"
+    if _is_media(type_):
+        return "media"
+    is_view = str(type_).startswith(("list_view<", "large_list_view<"))
+    if is_view or types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_):
+        inner = _type_of(type_.value_type)
+        return "media list" if inner in ("bytes", "media") else "text list" if inner == "text" else "nested"
+    if types.is_string(type_) or types.is_large_string(type_) or str(type_) == "string_view":
+        return "text"
+    if types.is_null(type_):
+        return "empty"
+    if types.is_integer(type_):
+        return "integer"
+    return "number" if types.is_floating(type_) or types.is_decimal(type_) else "nested"
+
+
+def _is_bytes(type_: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_dictionary(type_):
+        type_ = type_.value_type
+    is_binary = types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_)
+    return is_binary or str(type_) == "binary_view"
+
+
+def _is_media(type_: Any) -> bool:
+    """Return True for a struct of bytes and a path."""
+    from pyarrow import types
+
+    if not types.is_struct(type_):
+        return False
+    fields = {type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)}
+    return "bytes" in fields and _is_bytes(fields["bytes"]) and fields.keys() <= {"bytes", "path", "sampling_rate"}
+
+
+def _class_names(metadata: Mapping[bytes, bytes]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the columns of class numbers and the names of their classes, as the library ``datasets`` notes them."""
+    try:
+        features = json.loads(metadata.get(_FEATURES, b"{}"))["info"]["features"]
+        for name, feature in features.items():
+            if feature.get("_type") == "ClassLabel":
+                yield name, tuple(map(str, feature.get("names") or ()))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return

@@ -12,8 +12,18 @@ from typing import Any, Literal
 from ...accounting.kinds import usual_extension
 from ...errors import SampleError
 from ..rows.file_access import FileAccess
-from .named_files import NamedFiles, inline_contents, is_inline
-from .names import KEY_NAMES, MEDIA_NAMES, SPLIT_NAMES, extension_of_path, is_link, looks_like_file, plain_name
+from .named_files import (
+    KEY_NAMES,
+    MEDIA_NAMES,
+    SPLIT_NAMES,
+    NamedFiles,
+    extension_of_path,
+    inline_contents,
+    is_inline,
+    is_link,
+    looks_like_file,
+    plain_name,
+)
 from .records import INTEGER, NUMBER
 
 ColumnType = Literal["text", "integer", "number", "bytes", "media", "media list", "text list", "nested", "empty"]
@@ -24,13 +34,17 @@ Role = Literal["key", "split", "path", "url", "bytes", "text", "label", "json", 
 and pictures that line up, and of what belongs to them."""
 
 
+GroupBy = Literal["name", "folder", "parallel", "number"]
+"""What the files of a sample share: the name, the folder, the path but for one folder of it, or a number."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """The columns that the user names; the others are detected.
+class SourceOptions:
+    """Settings of sources: the columns that the user names, and how folders are read; all else is detected.
 
     Attributes:
         parts: Part name → column; if there are any, no other column becomes a part. A name without a known extension
-            gets that of the contents: ``left`` becomes ``left.jpg``.
+            gets the extension of the contents: ``left`` becomes ``left.jpg``.
         key: Column with the keys of samples.
         split: Column with the split parts.
         root: Folder or URL that relative paths start from; None for the folder of the table.
@@ -38,6 +52,9 @@ class Columns:
         files: Files that paths name; None for those below the root.
         keep_text_only: Rows without a picture or another file are samples, too; None if they are conversations.
         keep_urls: Columns of URLs stay text.
+        classes: Subfolders of a folder are labels; None decides by its files.
+        splits: Subfolders such as ``train`` are split parts; None decides by their names.
+        group_by: None decides by the names of files.
     """
 
     parts: Mapping[str, str] = field(default_factory=dict)
@@ -48,6 +65,9 @@ class Columns:
     files: NamedFiles | None = None
     keep_text_only: bool | None = None
     keep_urls: bool = False
+    classes: bool | None = None
+    splits: bool | None = None
+    group_by: GroupBy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +75,7 @@ class FoundColumn:
     """A column with its use, for people.
 
     Attributes:
-        name: Its name.
-        type: Type of its values.
-        role: What it is used for.
         part: The part that it becomes, or is in; None for the key and the split.
-        examples: Its first values, shortened.
     """
 
     name: str
@@ -77,8 +93,6 @@ class PartColumns:
         name: Its name, with the extension that the first rows suggest.
         role: How the value becomes bytes.
         columns: One column, or several that become an object of JSON.
-        is_object: The columns are the members of an object of JSON.
-        named_by_contents: Each sample has the extension of its own contents.
         is_list: The value is a list, and each element becomes a part: ``images.0.jpg``, ``images.1.jpg``.
     """
 
@@ -102,14 +116,10 @@ class TableLayout:
     Attributes:
         key: Column with the keys; None makes them of paths or of the number of the row.
         split: Column with the split parts.
-        parts: The parts.
         found: All columns, in the order of the table.
         class_names: Column → names of its classes, which an object of JSON has instead of numbers.
         keeps_others: Values of columns that the first rows do not have are members of the object of JSON, too.
-        files: Files that paths name.
-        is_chat: A column has conversations.
         keeps_text_only: Rows without a picture or another file are samples, too.
-        notes: What users should know about the columns, a sentence each.
     """
 
     key: str | None
@@ -141,24 +151,19 @@ class TableColumn:
     """A column of a table; its values are added in the order of the rows.
 
     Args:
-        name: Its name.
         files: The files that its values may name.
         type: Type of its values, if the table says it.
         class_names: Names of classes, if its values are their numbers.
-        is_text: All values are texts, and some texts are numbers.
 
     Attributes:
         examples: The first values that are not empty.
         values: The values of the first rows; None where there is none.
-        rows: Number of rows.
         known: Values that are not empty.
-        links: URLs among the texts.
         paths: Texts that end in the extension of a file.
         inline: Texts that are pictures, sounds or videos in base64.
         stems: Texts that are names of pictures, sounds or videos without their extensions, if the column has ids.
         has_files: One of the texts names a file that exists.
         first_file: The first text that names an existing file, or holds one.
-        extensions: Extensions of paths and URLs.
         follows_all: The column may be the key or the split, so that all of its values count.
         distinct: The first different values of a column that :attr:`follows_all`.
     """
@@ -172,10 +177,12 @@ class TableColumn:
         class_names: Sequence[str] = (),
         is_text: bool = False,
     ) -> None:
+        # What the table says.
         self.name = name
         self.plain_name = plain_name(name)
         self.class_names = tuple(class_names)
         self.is_named_media = bool(MEDIA_NAMES.search(self.plain_name))
+        # What the values say, as far as they are added.
         self.examples: list[Any] = []
         self.values: list[Any] = []
         self.rows = self.known = self.links = self.media_links = self.paths = self.inline = self.stems = 0
@@ -224,7 +231,6 @@ class TableColumn:
         return count / total if total else 0.0
 
     def add(self, values: Sequence[Any]) -> None:
-        """Add the values of rows."""
         known = [value for value in values if value is not None and value != ""]
         self.rows += len(values)
         self.values += values[: EXAMPLE_ROWS - len(self.values)]

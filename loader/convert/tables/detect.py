@@ -13,13 +13,13 @@ from ...format.documents.messages import did_you_mean, short_repr
 from ...storage import is_url
 from ...storage.remote import hide_query
 from ..rows.row import unique_part
-from .columns import Columns, FoundColumn, PartColumns, Role, TableColumn, TableLayout, flat
-from .named_files import NamedFiles
-from .names import (
+from .columns import FoundColumn, PartColumns, Role, SourceOptions, TableColumn, TableLayout, flat
+from .named_files import (
     CAPTION_NAMES,
     KEY_NAMES,
     LABEL_NAMES,
     SPLIT_NAMES,
+    NamedFiles,
     check_part_name,
     is_link,
     part_name_of_column,
@@ -34,17 +34,13 @@ _BYTES_TYPES = ("bytes", "media", "media list")
 _MEDIA_ROLES = ("path", "url", "bytes")
 
 
-def find_layout(table: Sequence[TableColumn], columns: Columns, *, files: NamedFiles, at: str) -> TableLayout:
+def find_layout(table: Sequence[TableColumn], columns: SourceOptions, *, files: NamedFiles, at: str) -> TableLayout:
     """Return how the rows of a table become samples.
 
     Args:
         table: The columns, to which the values of all rows were added.
         columns: The columns that the user names.
         files: The files that paths name.
-        at: Path of the table, for errors.
-
-    Raises:
-        ConfigError: A named column does not exist, or no column can be a part.
     """
     finder = _Finder(table, columns, files, at)
     parts = finder.named_parts() if columns.parts else finder.detected_parts()
@@ -70,13 +66,12 @@ def find_layout(table: Sequence[TableColumn], columns: Columns, *, files: NamedF
 
 
 class _Finder:
-    def __init__(self, table: Sequence[TableColumn], columns: Columns, files: NamedFiles, at: str) -> None:
+    def __init__(self, table: Sequence[TableColumn], columns: SourceOptions, files: NamedFiles, at: str) -> None:
         self._table = {column.name: column for column in table}
         self._columns = columns
         self._is_remote = columns.files is None and is_url(files.root)
         self.files = files
         self._root = files.root
-        self._at = at
         self.is_chat = any(name in CONVERSATION_KEYS for name in self._table)
         self.notes: list[str] = []
         self._names: set[str] = set()
@@ -98,7 +93,6 @@ class _Finder:
         self._free = [c for c in table if c.name not in (self.key, self.split)]
 
     def _first(self, matches: Callable[[TableColumn], bool], used: set[str | None]) -> str | None:
-        """Return the first column that matches and is not used."""
         return next((c.name for c in self._table.values() if c.name not in used and matches(c)), None)
 
     # ---------------------------------------------------------------------------------------- named by the user
@@ -237,7 +231,6 @@ class _Finder:
         ]
 
     def found(self, parts: Sequence[PartColumns]) -> tuple[FoundColumn, ...]:
-        """Return what becomes of each column."""
         uses: dict[str, tuple[Role, str | None]] = {}
         for part in reversed(parts):  # a label with class names is in an object, too
             uses |= dict.fromkeys(part.columns, (part.role, part.name))

@@ -15,20 +15,14 @@ from ...storage import is_url, open_parent
 from ..rows.documents import NO_ITEMS, lined_up_items, with_items
 from ..rows.row import NO_SPLIT, FaultRef, FileRef, PartRef, Row, UrlRef, ValueRef, key_of_path, unique_part
 from .columns import PartColumns, Role, TableColumn, TableLayout
-from .named_files import NamedFiles, inline_contents
-from .names import extension_of_path, is_link, plain_url, split_part
+from .named_files import NamedFiles, extension_of_path, inline_contents, is_link, plain_url, split_part
 
 
 def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mapping[str, tuple[str, ...]]) -> bytes:
     """Return the bytes of a part that is text, a label or JSON.
 
     Args:
-        part: The part.
-        values: Column → value.
         class_names: Column → names of its classes.
-
-    Raises:
-        SampleError: A label is missing, or a value cannot be written.
     """
     if part.is_object:
         present = [column for column in part.columns if column in values]
@@ -49,11 +43,7 @@ def part_bytes(part: PartColumns, values: Mapping[str, Any], class_names: Mappin
 
 
 def encode_json(value: Any) -> bytes:
-    """Return a value as JSON; dates as text, and bytes in Base64.
-
-    Raises:
-        SampleError: It cannot be written as JSON.
-    """
+    """Return a value as JSON; dates as text, and bytes in Base64."""
     try:
         return msgspec.json.encode(value, enc_hook=str)
     except (TypeError, ValueError, RecursionError) as error:
@@ -71,13 +61,7 @@ def media_bytes(value: Any, column: str, files: NamedFiles) -> bytes | UrlRef:
     """Return the contents of a value that is bytes, or a struct of bytes and a path; of a URL, the reference.
 
     Args:
-        value: The value.
-        column: Name of its column.
         files: The files that paths name.
-
-    Raises:
-        SampleError: There is neither, or the file is missing or refused.
-        StorageError: The file of the path cannot be read.
     """
     path = None
     if isinstance(value, dict):
@@ -112,7 +96,6 @@ def _encoded(text: str, column: str) -> bytes:
 
 
 def _json_text(value: Any) -> bytes | None:
-    """Return text that is JSON as it is."""
     if not isinstance(value, str):
         return None
     try:
@@ -168,11 +151,7 @@ def document_parts(columns: Sequence[TableColumn]) -> list[PartColumns]:
 
 
 def document_of(part: PartColumns, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a document for the part ``json``; its pictures have the names that their parts get.
-
-    Raises:
-        SampleError: The lists do not line up, or an entry is neither a text nor a picture.
-    """
+    """Return a document for the part ``json``; its pictures have the names that their parts get."""
     texts, images, *others = part.columns
     items = lined_up_items(values.get(texts) or [], values.get(images) or [])
     if not items:
@@ -199,7 +178,6 @@ class RowMaker:
     """Converts the values that a table has in its columns to rows of an import.
 
     Args:
-        layout: What becomes of the columns.
         key_prefix: Begin of the keys that are numbers of rows.
     """
 
@@ -219,8 +197,6 @@ class RowMaker:
 
         Args:
             values: Column → value; of all columns, or without those that ``cell`` reads.
-            number: Number of the row in its table.
-            origin: Place of the row, for reports.
             split: Split part, if there is no column of them.
             cell: Returns the reference to a part that is read later; None makes all parts now. Lists are in the values
                 in any case, if only for their lengths.
@@ -250,14 +226,7 @@ class RowMaker:
         return Row(key=self._key(values, number), parts=parts, origin=origin, split=self._split(values, split))
 
     def fault(self, number: int, origin: str, reason: str, hint: str = "") -> Row:
-        """Return a row that fails when it is written, so that it is reported.
-
-        Args:
-            number: Number of the row in its table.
-            origin: Its place.
-            reason: What was expected and what was found.
-            hint: What the user can do.
-        """
+        """Return a row that fails when it is written, so that it is reported."""
         part = self._layout.parts[0].name
         return Row(key=f"{self._prefix}{number:0{_DIGITS}d}", parts={part: FaultRef(reason, hint=hint)}, origin=origin)
 

@@ -23,7 +23,7 @@ from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, open_parent
 from ...storage.unpacked import UnpackedFile
-from .names import is_link, looks_like_file
+from .named_files import is_link, looks_like_file
 
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 """Integers as JSON writes them; others, such as ``007``, are texts."""
@@ -44,8 +44,6 @@ class Record:
         line: Number of its first line, from 1.
         values: Column → value; empty if the record is invalid.
         fault: What was expected and what was found, if it is invalid.
-        hint: What the user can do about it.
-        size_bytes: Size of its text.
     """
 
     line: int
@@ -60,12 +58,7 @@ def open_text_table(path: str, notes: list[str] | None = None) -> Iterator[io.Bu
     """Open a file or URL as UTF-8, decompressed if its name ends in ``.gz``.
 
     Args:
-        path: The file or URL.
         notes: Gets a sentence if a byte order mark says that the file has another encoding.
-
-    Raises:
-        FormatError: It unpacks to very much more than its size.
-        StorageError: It cannot be read, or is not in the format of gzip.
     """
     storage, name = open_parent(path)
     with storage.open(name) as file, closing(io.BufferedReader(FileStream(file), _BUFFER_BYTES)) as plain:
@@ -167,7 +160,6 @@ def parse_record(number: int, text: bytes | msgspec.Raw | None) -> Record:
     """Return a record of JSON, which is invalid if the text is not an object.
 
     Args:
-        number: Its line in the file, or its place in a list.
         text: The JSON; None if it is too long.
     """
     if text is None:
@@ -195,23 +187,18 @@ _QUOTES = "double the quotes within a field, and close it with a quote before th
 class DelimitedReader:
     """Reads the records of a CSV or TSV file.
 
-    Fields of CSV that begin with a quote end with one, and may have line breaks. Such fields of TSV are those of a file
-    whose first record has them throughout, and those that need quotes. Other quotes are ordinary characters, and a
-    quote that is not closed ends with its line.
+    Fields of CSV that begin with a quote end with one, and may have line breaks. So do fields of TSV in a file whose
+    first record has no others, and fields that need quotes. Other quotes are ordinary characters, and a quote that is
+    not closed ends with its line.
 
     The first record names the columns, unless it has URLs, numbers or names of files itself.
 
     Args:
         file: The file, at its start.
         kind: ``"csv"``, whose delimiter is found in the first line, or ``"tsv"``.
-        path: Its path, for errors.
 
     Attributes:
-        names: Names of the columns.
         open_quotes: Lines so far with a quote that is not closed, and which are read literally.
-
-    Raises:
-        ConfigError: The file is empty.
     """
 
     def __init__(self, file: io.BufferedReader, *, kind: str, path: str) -> None:
@@ -234,7 +221,9 @@ class DelimitedReader:
         first = next(self._records, None)
         if first is None:
             raise ConfigError("this table is empty", at=path, hint="name a file with rows")
-        self._first = first if any(map(_is_data, first[1])) and not _are_positions(first[1]) else None
+        self._first = (
+            first if any(_shape(field) != "text" for field in first[1]) and not _are_positions(first[1]) else None
+        )
         self.names = _unique_names([f"column_{n}" for n, _ in enumerate(first[1], 1)] if self._first else first[1])
 
     @property
@@ -326,10 +315,6 @@ class DelimitedReader:
 def _delimiter(line: str) -> str:
     """Return the delimiter that divides a line into the most fields."""
     return max(_DELIMITERS, key=lambda delimiter: len(next(csv.reader([line], delimiter=delimiter), [])))
-
-
-def _is_data(field: str) -> bool:
-    return _shape(field) != "text"
 
 
 def _are_positions(fields: list[str]) -> bool:

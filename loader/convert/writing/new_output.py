@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import BinaryIO, Literal, Self
 
@@ -29,10 +30,6 @@ class NewOutput:
     Args:
         path: A new or empty folder of this machine; or a new file.
         sources: Paths of what it is made of, which must not contain it.
-
-    Raises:
-        ConfigError: The path is a URL, or inside of a source.
-        StorageError: It exists, or cannot be written.
     """
 
     is_file = False
@@ -105,10 +102,6 @@ def check_outside(output: str, sources: Iterable[str]) -> None:
     """Raise a ``ConfigError`` if an output is one of some folders, or inside of one.
 
     The next run, and each later one on that folder, would take the new shards for samples.
-
-    Args:
-        output: Path or URL of the new dataset.
-        sources: Paths or URLs of what it is made of.
     """
     if is_url(output) or os.path.isfile(output):  # a file is refused anyway
         return
@@ -126,14 +119,8 @@ def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_
     """Check that a folder is new or empty; remove what a finished run has left in a prepared dataset.
 
     Args:
-        storage: The folder.
-        work_folder: Folder of the records of unfinished runs.
         hint: What to do if it is a dataset.
         may_have_files: Only check that it is no dataset.
-
-    Raises:
-        ConfigError: It has files, or is a prepared dataset.
-        StorageError: It is a file.
     """
     path = storage.path("")
     if storage.exists(INFO_JSON):
@@ -150,23 +137,34 @@ def check_new_folder(storage: Storage, work_folder: str, *, hint: str, may_have_
         raise ConfigError(f"expected a new or empty folder, found {first.name}", at=path, hint="name another folder")
 
 
+def remove_other_shards(
+    storage: Storage, known: Container[str], pattern: re.Pattern[str], *, fault: str, hint: str
+) -> None:
+    """Remove the shards of a folder that an interrupted run has written; other shards than these are an error.
+
+    Args:
+        known: Names of the shards that stay.
+        pattern: Names that such a run gives to shards.
+        fault: The fault of another shard, for the message.
+    """
+    for file in [*storage.list("")]:
+        if file.name in known or not file.name.endswith(".tar"):
+            continue
+        if not pattern.fullmatch(file.name):
+            raise ConfigError(f"{file.name} {fault}, and would be part of the dataset", at=storage.path(""), hint=hint)
+        storage.remove(file.name)
+
+
 def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource, *, final: str) -> None:
     """Create a shard of a dataset in a new folder; a copy has the time at which it was made.
 
     Args:
-        folder: The dataset.
-        shard: Its shard.
-        path: The new file.
         how: By a symbolic link, a hard link, which takes no space and shares later changes, or a copy.
         final: Folder that the new file will be in, from which a relative link leads.
-
-    Raises:
-        ConfigError: The dataset is in an object store, to whose files no link can lead.
-        FormatError: The shard has changed since it was indexed.
-        StorageError: The shard is missing, or cannot be linked to or copied.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     storage = folder.storage
+    # Copy it.
     if how == "copy":
         with folder.open_shard(shard) as source, open(path, "xb") as file:
             size_bytes = shard.size_bytes
@@ -180,6 +178,7 @@ def place_shard(folder: Dataset, shard: ShardEntry, path: str, how: ShardSource,
                 hint="run energon lint on the dataset",
             )
         return
+    # Link to a shard that has not changed.
     check_linkable(folder)
     if storage.stat(shard.name) != shard.info:
         folder.open_shard(shard).close()  # compares headers: another time alone is no fault

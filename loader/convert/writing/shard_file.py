@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import io
-import sys
 import tarfile
 from collections.abc import Mapping
-from types import ModuleType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -17,6 +13,7 @@ from ...errors import StorageError
 from ...format.index.shard_index import ShardIndex, index_members
 from ...format.tar.header import BLOCK
 from ...format.tar.scan import MemberBatch
+from ...storage import FileInfo
 
 _MODE = 0o644
 _COPY_BYTES = 1 << 20
@@ -51,34 +48,6 @@ class FileContents:
 PartContents = bytes | bytearray | memoryview | FileContents
 
 
-class _IndexedTar(tarfile.TarFile):
-    """A tar file that notes where its members are."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        # GNU's format differs from USTAR only in long names and sizes above 8 GiB, which USTAR cannot express.
-        super().__init__(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8", errors="surrogateescape")
-        self._stream = file
-        self.names: list[bytes] = []
-        self.places: list[tuple[int, int, int]] = []  # offset of the first header, offset of the contents, size
-
-    def addfile(self, tarinfo: tarfile.TarInfo, fileobj: Readable | None = None) -> None:  # type: ignore[override]
-        """Write a member with the bytes of the original method, which copies each object and sums headers in Python."""
-        name = tarinfo.name.encode("utf-8", "surrogateescape")
-        start, size_bytes = self.offset, tarinfo.size
-        header = plain_header(name, size_bytes)
-        if header is None:
-            header = tarinfo.tobuf(self.format, self.encoding, self.errors)
-        contents = start + len(header)
-        self._stream.write(header)
-        if fileobj is not None:
-            _copy(fileobj, self._stream, size_bytes)
-        if size_bytes % BLOCK:
-            self._stream.write(bytes(BLOCK - size_bytes % BLOCK))
-        self.offset = contents + -(-size_bytes // BLOCK) * BLOCK
-        self.names.append(name)
-        self.places.append((start, contents, size_bytes))
-
-
 def _copy(source: Readable, target: BinaryIO, size_bytes: int) -> None:
     while size_bytes > 0:
         data = source.read(min(size_bytes, _COPY_BYTES))
@@ -93,12 +62,7 @@ def _copy(source: Readable, target: BinaryIO, size_bytes: int) -> None:
 
 
 def plain_header(name: bytes, size_bytes: int) -> bytes | None:
-    """Return the header of a regular file in GNU's format; None if it takes more than one block.
-
-    Args:
-        name: Name of the member.
-        size_bytes: Size of its contents.
-    """
+    """Return the header of a regular file in GNU's format; None if it takes more than one block."""
     if len(name) > _MAX_SHORT_NAME or size_bytes >= _MAX_OCTAL_SIZE:
         return None
     size = b"%011o" % size_bytes
@@ -121,61 +85,54 @@ _EMPTY_SUM = sum(_EMPTY) - sum(_EMPTY[124:135])
 
 
 class ShardFile:
-    """A tar shard that is being written by webdataset's writer, with members that depend on their contents alone.
+    """A tar shard that is being written as webdataset does, with members that depend on their contents alone.
 
-    Args:
-        file: A new file, open for writing.
+    Attributes:
+        size_bytes: Bytes that are written.
+        samples: Number of samples that are written.
+        info: The file, when it is complete.
     """
 
+    info: FileInfo
+
     def __init__(self, file: BinaryIO) -> None:
-        self._tar = _IndexedTar(file)
-        self._writer = webdataset_writer().TarWriter(
-            io.BytesIO(), user="", group="", mode=_MODE, mtime=0, encoder=False, compress=False
-        )
-        self._writer.tarstream = self._tar  # its own stream copies each byte several times, in pieces of 10 KiB
+        self._file = file
+        self._names: list[bytes] = []
+        self._places: list[tuple[int, int, int]] = []  # offset of the first header, offset of the contents, size
+        self.size_bytes = 0
         self.samples = 0
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes that are written."""
-        return self._tar.offset
-
     def write(self, key: str, parts: Mapping[str, PartContents]) -> None:
-        """Write a sample, its parts in the order of their names.
-
-        Args:
-            key: Key of the sample.
-            parts: Part name → contents.
-
-        Raises:
-            OSError: The file cannot be written.
-            StorageError: The contents end early; the shard is damaged then.
-        """
-        # webdataset's writer skips names that begin with "_", and takes a part "__key__" for the key.
-        if any(name[:1] in ("", "_") or isinstance(contents, FileContents) for name, contents in parts.items()):
-            for name in sorted(parts):
-                self._copy(f"{key}.{name}", parts[name])
-        else:
-            self._writer.write({"__key__": key, **parts})
+        """Write a sample, its parts in the order of their names."""
+        for part in sorted(parts):
+            self._write_member(f"{key}.{part}", parts[part])
         self.samples += 1
 
-    def _copy(self, name: str, contents: PartContents) -> None:
-        member = tarfile.TarInfo(name)
-        member.size, member.mode = len(contents), _MODE
-        self._tar.addfile(member, contents.file if isinstance(contents, FileContents) else io.BytesIO(contents))
+    def _write_member(self, member: str, contents: PartContents) -> None:
+        """Write a member with the bytes of ``tarfile``, which copies each object and sums headers in Python."""
+        name, start, size_bytes = member.encode("utf-8", "surrogateescape"), self.size_bytes, len(contents)
+        header = plain_header(name, size_bytes)
+        if header is None:
+            # GNU's format differs from USTAR only in long names and sizes above 8 GiB, which USTAR cannot express.
+            info = tarfile.TarInfo(member)
+            info.size, info.mode = size_bytes, _MODE
+            header = info.tobuf(tarfile.GNU_FORMAT, "utf-8", "surrogateescape")
+        self._file.write(header)
+        source = contents.file if isinstance(contents, FileContents) else io.BytesIO(contents)
+        _copy(source, self._file, size_bytes)
+        self._file.write(bytes(-size_bytes % BLOCK))
+        self.size_bytes += len(header) + size_bytes + -size_bytes % BLOCK
+        self._names.append(name)
+        self._places.append((start, start + len(header), size_bytes))
 
     def finish(self) -> ShardIndex:
-        """End the archive, and return its index; the file stays open.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        end_offset = self._tar.offset
-        self._tar.close()
-        return index_members(self._batches(), end_offset)
+        """End the archive, and return its index; the file stays open."""
+        end_bytes = _END_BYTES + -(self.size_bytes + _END_BYTES) % tarfile.RECORDSIZE
+        self._file.write(bytes(end_bytes))
+        return index_members(self._batches(), self.size_bytes)
 
     def _batches(self) -> list[MemberBatch]:
-        names, places = self._tar.names, np.array(self._tar.places, np.int64).reshape(-1, 3)
+        names, places = self._names, np.array(self._places, np.int64).reshape(-1, 3)
         return [
             MemberBatch(
                 names=np.array(names[start : start + _BATCH_MEMBERS]),
@@ -192,7 +149,6 @@ def member_bytes(name_bytes: int, size_bytes: int) -> int:
 
     Args:
         name_bytes: Length of its name, ``key.part``.
-        size_bytes: Length of its contents.
 
     >>> member_bytes(10, 513)
     1536
@@ -205,22 +161,3 @@ def sample_bytes(key: str, parts: Mapping[str, PartContents]) -> int:
     """Return the bytes that a sample takes in a shard."""
     key_bytes = len(key.encode("utf-8", "surrogateescape")) + 1
     return sum(member_bytes(key_bytes + len(name.encode()), len(contents)) for name, contents in parts.items())
-
-
-_PACKAGE = "_energon_webdataset"
-
-
-def webdataset_writer() -> Any:
-    """Return the module ``webdataset.writer``, with ``TarWriter`` and the encoders by extension.
-
-    Raises:
-        ImportError: webdataset is not installed.
-    """
-    if _PACKAGE not in sys.modules:
-        spec = importlib.util.find_spec("webdataset")
-        if spec is None or spec.submodule_search_locations is None:
-            raise ImportError("webdataset is not installed", name="webdataset")
-        package = ModuleType(_PACKAGE)
-        package.__path__ = list(spec.submodule_search_locations)
-        sys.modules[_PACKAGE] = package  # its modules import each other relatively
-    return importlib.import_module(f"{_PACKAGE}.writer")

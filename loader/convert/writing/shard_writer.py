@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from itertools import pairwise
+from functools import partial
 from typing import Any, Literal, Self
 
 from ...errors import ConfigError, SampleError
 from ...format.index.shard_index import index_shard
 from ...format.prepare.plan import PrepareReport
-from ...format.tar.names import decode_name
 from ...format.unfinished import WRITING_FOLDER
-from ...storage import Storage, open_storage
-from .encoders import encode_part
+from ...storage import open_storage
 from .new_output import check_new_folder
-from .sample_parts import SampleParts, SeenKeys, checked_key, description, split_by_hash, type_of_sample
+from .sample_parts import SampleParts, SeenKeys, checked_key, description, encode_part, split_by_hash, type_of_sample
 from .shard_file import FileContents, PartContents, sample_bytes
 from .written_shards import OpenShard, PartRecord, WrittenShards, commit_shards, part_name, written_parts
 
@@ -45,8 +43,8 @@ class ShardWriter:
         shard_bytes: A shard ends before the sample that would exceed this size; a larger sample has its own.
         samples_per_shard: Most samples of a shard.
         split_ratio: Share of each split part. A sample's part follows from a hash of its key; None: all are ``train``.
-        sample_type: Name of the samples' type, for ``dataset.yaml``; None for that of the first typed sample, or for
-            crude samples.
+        sample_type: Name of the samples' type, for ``dataset.yaml``; None for the type of the first typed sample, or
+            for crude samples.
         field_map: Field → expression, such as ``{"image": "jpg", "caption": "json[caption]"}``; None for one by the
             kinds of the fields.
         on_repeat: ``"error"`` refuses a key that an earlier sample has; ``"rename"`` adds a number to it.
@@ -72,6 +70,7 @@ class ShardWriter:
         rank: int | None = None,
         compat: bool | None = None,
     ) -> None:
+        # Check the settings.
         for name, value in (("shard_bytes", shard_bytes), ("samples_per_shard", samples_per_shard)):
             if value < 1:
                 raise ConfigError(f"expected a positive number as {name}, found {value}")
@@ -79,6 +78,7 @@ class ShardWriter:
             raise ConfigError(f"expected shares of split parts, such as {{'train': 9, 'val': 1}}, found {split_ratio}")
         if on_repeat not in ("error", "rename"):
             raise ConfigError(f"expected 'error' or 'rename' as on_repeat, found {on_repeat!r}")
+        # Keep them for writers in other processes.
         self._settings: dict[str, Any] = {
             "path": os.fspath(path),
             "shard_bytes": shard_bytes,
@@ -99,7 +99,6 @@ class ShardWriter:
         self._seen = SeenKeys()
         self._kept = SeenKeys()
         self._names: list[str] = []  # of the shards, by number
-        self._kept_names: set[str] = set()
         self._stack: ExitStack | None = None
         self.samples = 0
         """Number of samples that this object has written."""
@@ -119,7 +118,7 @@ class ShardWriter:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._stack is not None:
             raise TypeError("a ShardWriter cannot be pickled inside its block; pickle writer.part(rank)")
-        return _unpickle, (self._settings, self._rank)
+        return partial(ShardWriter, **self._settings, rank=self._rank), ()
 
     # ------------------------------------------------------------------------------------------------ the block
 
@@ -165,10 +164,9 @@ class ShardWriter:
         for shard in self._records.shards():
             if not shard.is_current(self._storage):
                 continue
-            number = _number_of(shard.name)
+            number = int(shard.name.removesuffix(".tar").rpartition("_")[2])
             self._names += [""] * (number + 1 - len(self._names))
             self._names[number] = shard.name
-            self._kept_names.add(shard.name)
             for key in self._keys_of(shard.name):
                 self._kept.add(key, number)
 
@@ -176,6 +174,7 @@ class ShardWriter:
         if self._stack is None:
             return
         stack, self._stack = self._stack, None
+        # End the shards of this writer; after an error, leave those that another run can continue.
         with stack:
             if error is None:
                 try:
@@ -190,20 +189,24 @@ class ShardWriter:
                 self._abort(error)
                 if not self._settings["resume"]:
                     self._records.discard()
+        # The only writer, or the first of several, commits the shards of all.
         if self._rank is not None:
             return
         if error is None:
-            self.report = self._commit(self._storage, None, self._settings)
+            settings = self._settings
+            renames, compat = settings["on_repeat"] == "rename", settings["compat"]
+            self.report = commit_shards(self._storage, path=settings["path"], renames=renames, compat=compat)
         elif not self._settings["resume"]:
-            _discard_all(self._storage)
+            for _, records in [*written_parts(self._storage)]:
+                records.discard()
+            self._storage.remove(WRITING_FOLDER)
 
     def _abort(self, error: BaseException) -> None:
         while self._open:
             self._open.popitem()[1].abort(error)
 
-    @classmethod
+    @staticmethod
     def commit(
-        cls,
         path: str | os.PathLike[str],
         *,
         parts: int | None = None,
@@ -222,17 +225,8 @@ class ShardWriter:
             ConfigError: Writers are missing or did not finish; the message names them. Or two have written one key.
             StorageError: The dataset cannot be written.
         """
-        storage = open_storage(path)
-        return cls._commit(storage, parts, {"path": os.fspath(path), "on_repeat": on_repeat, "compat": compat})
-
-    @staticmethod
-    def _commit(storage: Storage, parts: int | None, settings: Mapping[str, Any]) -> PrepareReport:
         return commit_shards(
-            storage,
-            path=settings["path"],
-            parts=parts,
-            renames=settings["on_repeat"] == "rename",
-            compat=settings["compat"],
+            open_storage(path), path=os.fspath(path), parts=parts, renames=on_repeat == "rename", compat=compat
         )
 
     # ---------------------------------------------------------------------------------------------- the samples
@@ -277,7 +271,6 @@ class ShardWriter:
         return key
 
     def _values(self, sample: Any) -> tuple[str, dict[str, Any]]:
-        """Return the key and the parts of a sample."""
         if isinstance(sample, Mapping):
             key = sample.get("__key__")
             values = {name: value for name, value in sample.items() if not name.startswith("__")}
@@ -314,12 +307,7 @@ class ShardWriter:
 
     def _keys_of(self, name: str) -> frozenset[str]:
         if self._last_keys[0] != name:
-            index = index_shard(self._storage, name)
-            keys, ends = index.key_bytes.tobytes(), [0, *index.key_ends.tolist()]
-            self._last_keys = (
-                name,
-                frozenset(decode_name(keys[start:stop]) for start, stop in pairwise(ends)),
-            )
+            self._last_keys = (name, frozenset(index_shard(self._storage, name).keys()))
         return self._last_keys[1]
 
     _last_keys: tuple[str, frozenset[str]] = ("", frozenset())
@@ -346,18 +334,3 @@ class ShardWriter:
     def _finish(self, shard: OpenShard) -> None:
         self._records.add(shard.finish())
         del self._open[shard.split]
-
-
-def _unpickle(settings: dict[str, Any], rank: int | None) -> ShardWriter:
-    return ShardWriter(**settings, rank=rank)
-
-
-def _number_of(name: str) -> int:
-    return int(name.removesuffix(".tar").rpartition("_")[2])
-
-
-def _discard_all(storage: Storage) -> None:
-    """Remove what all writers of a dataset have written."""
-    for _, records in [*written_parts(storage)]:
-        records.discard()
-    storage.remove(WRITING_FOLDER)

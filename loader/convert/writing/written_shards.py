@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from typing import BinaryIO
+from contextlib import contextmanager
 
 import msgspec
 import numpy as np
@@ -16,9 +15,9 @@ from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import DATASET_YAML
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
-from ...format.tar.names import decode_name
 from ...format.unfinished import WRITING_FOLDER, remove_left_files, remove_work_folder
 from ...storage import FileInfo, Storage
+from .new_output import remove_other_shards
 from .shard_file import ShardFile
 
 _BEGUN = "begun.json"
@@ -43,10 +42,7 @@ class ShardRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A shard that is written.
 
     Attributes:
-        name: Its file.
-        size_bytes: Its size.
         version: Its time of change or its version.
-        samples: Number of its samples.
         split: Its split part; ``""`` for none.
     """
 
@@ -58,12 +54,28 @@ class ShardRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def is_current(self, storage: Storage) -> bool:
         """Return True if the file is there, and has not changed."""
-        return storage.exists(self.name) and version_of(storage.stat(self.name)) == (self.size_bytes, self.version)
+        expected = (self.name, self.size_bytes, self.version)
+        return storage.exists(self.name) and version_of(storage.stat(self.name)) == expected
 
 
-def version_of(file: FileInfo) -> tuple[int, str]:
-    """Return the size and the version of a file."""
-    return file.size_bytes, file.version
+FileVersion = tuple[str, int, str]
+"""Name, size in bytes, and version of a file."""
+
+
+def version_of(file: FileInfo) -> FileVersion:
+    """Return name, size and version of a file."""
+    return file.name, file.size_bytes, file.version
+
+
+@contextmanager
+def indexed_shard(storage: Storage, name: str) -> Iterator[ShardFile]:
+    """Write a shard, and store its index for the commit; after an error, no file is left."""
+    with storage.create(name, durable=False) as file:
+        shard = ShardFile(file)
+        yield shard
+        index = shard.finish()
+    shard.info = storage.stat(name)
+    save_scans(storage, [(shard.info, index)])
 
 
 def part_name(part: int | None) -> str:
@@ -79,7 +91,6 @@ class WrittenShards:
     """The records of one writer.
 
     Args:
-        storage: The dataset.
         part: Number of the writer; None for the main one.
     """
 
@@ -89,23 +100,18 @@ class WrittenShards:
 
     @property
     def lock(self) -> str:
-        """Name of the lock of the writer."""
         return f"{WRITING_FOLDER}/{self._folder.rpartition('/')[2]}.lock"
 
     def exists(self) -> bool:
-        """Return True if such a writer has begun."""
         return self._storage.exists(f"{self._folder}/{_BEGUN}")
 
     def begin(self) -> None:
-        """Note that the writer has begun."""
         self._write(_BEGUN, PartRecord())
 
     def add(self, shard: ShardRecord) -> None:
-        """Note a shard."""
         self._write(f"{shard.name.replace('/', '%2F')}.json", shard)
 
     def finish(self, record: PartRecord) -> None:
-        """Note that the writer has ended."""
         self._write(_DONE, record)
 
     def finished(self) -> PartRecord | None:
@@ -114,7 +120,6 @@ class WrittenShards:
         return msgspec.json.decode(self._storage.read(name), type=PartRecord) if self._storage.exists(name) else None
 
     def shards(self) -> list[ShardRecord]:
-        """Return the shards in the order of their names."""
         if not self._storage.exists(self._folder):
             return []
         names = (file.name for file in self._storage.list(self._folder))
@@ -124,7 +129,6 @@ class WrittenShards:
         return sorted(shards, key=lambda shard: shard.name)
 
     def reopen(self) -> None:
-        """Forget that the writer has ended."""
         self._storage.remove(f"{self._folder}/{_DONE}")
 
     def discard(self) -> None:
@@ -150,37 +154,24 @@ def written_parts(storage: Storage) -> Iterator[tuple[int | None, WrittenShards]
 
 
 class OpenShard:
-    """A shard that is being written.
-
-    Args:
-        storage: The dataset.
-        name: Its file.
-        number: Its number.
-        split: Its split part.
-    """
+    """A shard that is being written."""
 
     def __init__(self, storage: Storage, name: str, number: int, split: str) -> None:
         self.name = name
         self.number = number
         self.split = split
-        self._storage = storage
-        self._context: AbstractContextManager[BinaryIO] = storage.create(name, durable=False)
-        self.file = ShardFile(self._context.__enter__())
+        self._context = indexed_shard(storage, name)
+        self.file = self._context.__enter__()
 
     def finish(self) -> ShardRecord:
         """End the file, and store its index for the commit."""
-        with ExitStack() as stack:
-            stack.push(self._context)
-            index = self.file.finish()
-        info = self._storage.stat(self.name)
-        save_scans(self._storage, [(info, index)])
-        size_bytes, version = version_of(info)
+        self._context.__exit__(None, None, None)
+        _, size_bytes, version = version_of(self.file.info)
         return ShardRecord(
             name=self.name, size_bytes=size_bytes, version=version, samples=self.file.samples, split=self.split
         )
 
     def abort(self, error: BaseException) -> None:
-        """Leave no file."""
         self._context.__exit__(type(error), error, error.__traceback__)
 
 
@@ -190,22 +181,16 @@ _MAX_SHOWN = 10
 
 
 def commit_shards(
-    storage: Storage, *, path: str, parts: int | None, renames: bool, compat: bool | None
+    storage: Storage, *, path: str, parts: int | None = None, renames: bool, compat: bool | None
 ) -> PrepareReport:
     """Prepare the shards of all writers as a dataset, without scanning them.
 
     Args:
-        storage: The dataset.
-        path: Its path or URL.
         parts: Number of writers with a rank; None for those that have begun.
         renames: Rename keys that two writers have written, instead of an error.
-        compat: As for :class:`PreparePlan`.
-
-    Raises:
-        ConfigError: Writers are missing or did not finish, have written other kinds of samples, or one key twice; or a
-            shard has changed, or is of no writer.
     """
     with storage.lock(_LOCK):
+        # Check that all writers have ended, and that the folder has their shards alone.
         writers = dict(written_parts(storage))
         done = _finished(storage, writers, parts)
         shards = [shard for number in writers for shard in writers[number].shards()]
@@ -213,6 +198,7 @@ def commit_shards(
             raise ConfigError("no sample was written", at=storage.path(""), hint="write one before the end")
         _check_files(storage, shards)
         remove_left_files(storage, of_running=True)
+        # Check that keys are unique.
         repeated = _repeated_keys(storage, shards)
         if repeated and not renames:
             raise ConfigError(
@@ -220,11 +206,13 @@ def commit_shards(
                 at=storage.path(""),
                 hint="make keys unique, for example by the rank; or commit with on_repeat='rename'",
             )
+        # Check that they have written samples of one type.
         descriptions = {record.description for record in done if record.description is not None}
         if len(descriptions) > 1:
             raise ConfigError(
                 "the writers have written samples of different types", at=storage.path(""), hint="name one sample_type"
             )
+        # Prepare the dataset.
         storage.flush([shard.name for shard in shards])
         names: dict[str, tuple[str, ...]] = {}
         for shard in shards:
@@ -243,11 +231,7 @@ def commit_shards(
 
 
 def _finished(storage: Storage, writers: dict[int | None, WrittenShards], parts: int | None) -> list[PartRecord]:
-    """Return the records of the ends of all writers.
-
-    Raises:
-        ConfigError: Some are missing.
-    """
+    """Return the records of the ends of all writers."""
     ends = {number: writer.finished() for number, writer in writers.items()}
     missing = [f"{part_name(number)} did not finish" for number, end in ends.items() if end is None]
     missing += [f"{part_name(number)} did not begin" for number in range(parts or 0) if number not in writers]
@@ -271,52 +255,31 @@ def _check_files(storage: Storage, shards: Sequence[ShardRecord]) -> None:
                 at=storage.path(shard.name),
                 hint="write it again: run its writer with resume=True",
             )
-    for file in [*storage.list("")]:
-        if file.name in known or not file.name.endswith(".tar"):
-            continue
-        if not _OWN_SHARD.fullmatch(file.name):
-            raise ConfigError(
-                f"{file.name} is of no writer, and would be part of the dataset",
-                at=storage.path(""),
-                hint="move it away, and commit again",
-            )
-        storage.remove(file.name)
+    remove_other_shards(storage, known, _OWN_SHARD, fault="is of no writer", hint="move it away, and commit again")
 
 
 def _repeated_keys(storage: Storage, shards: Sequence[ShardRecord]) -> list[str]:
     """Return a description of each key that two samples have, with both places."""
-    indexes = _Indexes(storage, shards)
-    hashes = np.concatenate([indexes.load(number).key_hash for number in range(len(shards))])
+    journal = Journal(storage)
+
+    def load(number: int) -> ShardIndex:
+        name = shards[number].name
+        return journal.load(storage.stat(name)) or index_shard(storage, name)
+
+    def keys_of(number: int, value: np.uint64) -> set[str]:
+        index = load(number)
+        low, high = np.searchsorted(index.key_hash, value, "left"), np.searchsorted(index.key_hash, value, "right")
+        return {*map(index.key, index.key_order[low:high].tolist())}
+
+    # Compare hashes first, and keys where these are equal.
+    hashes = np.concatenate([load(number).key_hash for number in range(len(shards))])
     owners = np.repeat(np.arange(len(shards)), [shard.samples for shard in shards])
     order = np.argsort(hashes, kind="stable")
     equal = np.flatnonzero(hashes[order][1:] == hashes[order][:-1])
-    found = []
+    repeated = []
     for place in equal.tolist():
         value = hashes[order[place]]
         first, second = (int(owners[order[place + side]]) for side in (0, 1))
-        keys = indexes.keys(first, value) & indexes.keys(second, value)
-        found += [f"{shards[first].name}/{key} and {shards[second].name}/{key}" for key in sorted(keys)]
-    return found
-
-
-class _Indexes:
-    """The indexes of shards, from their writers."""
-
-    def __init__(self, storage: Storage, shards: Sequence[ShardRecord]) -> None:
-        self._storage = storage
-        self._shards = shards
-        self._journal = Journal(storage)
-
-    def load(self, number: int) -> ShardIndex:
-        name = self._shards[number].name
-        return self._journal.load(self._storage.stat(name)) or index_shard(self._storage, name)
-
-    def keys(self, number: int, value: np.uint64) -> set[str]:
-        """Return the keys of a hash."""
-        index = self.load(number)
-        low, high = np.searchsorted(index.key_hash, value, "left"), np.searchsorted(index.key_hash, value, "right")
-        data = index.key_bytes.tobytes()
-        return {
-            decode_name(data[int(index.key_ends[row - 1]) if row else 0 : int(index.key_ends[row])])
-            for row in index.key_order[low:high].tolist()
-        }
+        keys = keys_of(first, value) & keys_of(second, value)
+        repeated += [f"{shards[first].name}/{key} and {shards[second].name}/{key}" for key in sorted(keys)]
+    return repeated

@@ -195,7 +195,8 @@ def test_a_changed_shard_is_refused(tmp_path: Path) -> None:
 
 _KILLED = """
 import os, signal, sys
-from loader.convert.merging import MergePlan, run, run_merge
+from loader.convert import merging
+from loader.convert.merging import MergePlan, run_merge
 
 moment, first, second, output = sys.argv[1:]
 
@@ -203,7 +204,7 @@ def kill(*_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 if moment != "shards":
-    setattr(run, moment, kill)
+    setattr(merging, moment, kill)
 plan = MergePlan(inputs=(first, second), output=output, shards="copy")
 run_merge(plan, on_progress=kill if moment == "shards" else None)
 """

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from loader.convert.resharding import ReshardPlan, run_reshard
-from loader.convert.splitting import SplitPlan, find_leaks, run_split, undo_split
+from loader.convert.split_groups import find_leaks
+from loader.convert.splitting import SplitPlan, run_split, undo_split
 from loader.dataset.opening import folder_at
 from loader.dataset.tar import tar_index
 from loader.errors import ConfigError

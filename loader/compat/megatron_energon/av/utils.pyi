@@ -1,5 +1,5 @@
 # Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
 from loader.av.av_data import AVData as AVData
 from loader.av.av_decoder import AVDecoder as AVDecoder
-from loader.av.uniform_clips import get_clips_uniform as get_clips_uniform
-from loader.av.uniform_clips import get_single_frames_uniform as get_single_frames_uniform
+from loader.av.av_decoder import get_clips_uniform as get_clips_uniform
+from loader.av.av_decoder import get_single_frames_uniform as get_single_frames_uniform

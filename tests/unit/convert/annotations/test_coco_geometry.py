@@ -10,8 +10,14 @@ from hypothesis import given, strategies as st
 from PIL import Image, ImageDraw
 from pycocotools import mask as reference
 
-from loader.convert.annotations.coordinates import area_of, move_document
-from loader.convert.annotations.picture_change import TRANSPOSES, PictureChange, decode_mask, encode_mask
+from loader.convert.annotations.coordinates import (
+    TRANSPOSES,
+    PictureChange,
+    area_of,
+    decode_mask,
+    encode_mask,
+    move_document,
+)
 from loader.errors import SampleError
 
 ORIENTATIONS = st.sampled_from([1, *TRANSPOSES])

@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from loader.convert.importing.listing import list_rows
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import ImportPlan
+from loader.convert.importing.plan import ImportPlan, list_rows
 from loader.convert.importing.run import run_import
 from loader.convert.merging import MergePlan, run_merge
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.archives import TarSource
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Source
@@ -36,7 +35,7 @@ def import_source(source: Source, output: Path, **settings: float) -> int:
 def interrupt(source: Source, output: Path) -> None:
     """Write all shards, and stop before the dataset appears."""
 
-    def stop(_: object) -> None:
+    def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

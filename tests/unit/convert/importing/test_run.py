@@ -15,7 +15,7 @@ from PIL import Image
 from loader.convert.importing.pictures import PictureOptions
 from loader.convert.importing.plan import ImportPlan, ImportProgress, ImportReport
 from loader.convert.importing.run import run_import
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.files import FilesSource
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, SampleError, StorageError

@@ -13,20 +13,19 @@ import pytest
 from demo_photographs import FOLDER as PHOTOGRAPHS
 from PIL import Image, ImageFilter
 
-from loader.convert.annotations.picture_change import decode_mask, encode_mask
+from loader.convert.annotations.coordinates import decode_mask, encode_mask
 from loader.convert.importing import contents
-from loader.convert.importing.listing import list_rows
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import ImportPlan, ImportReport
+from loader.convert.importing.plan import ImportPlan, ImportReport, list_rows
 from loader.convert.importing.run import run_import
 from loader.convert.importing.sample_contents import StrayCoordinatesError
 from loader.convert.importing.write_shard import write_trial
-from loader.convert.rows.row import encode_row
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.coco import CocoSource
-from loader.convert.sources.detect import SourceOptions, open_source
+from loader.convert.sources.detect import open_source
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Listing, Source
+from loader.convert.tables.columns import SourceOptions
 from loader.errors import SampleError
 from tests.unit.convert.importing.test_run import import_folder, samples_of
 
@@ -283,7 +282,7 @@ def test_another_background_writes_shards_again(tmp_path: Path) -> None:
 
 def test_the_layout_of_a_document_is_kept_in_the_list_of_rows(tmp_path: Path) -> None:
     [row] = coco(tmp_path / "in", picture()).rows(Listing())
-    assert msgspec.msgpack.decode(encode_row(row))[1]["json"][2] == "coco"
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(row))[1]["json"][2] == "coco"
 
 
 def test_the_mask_of_a_photograph_still_covers_its_bright_parts(tmp_path: Path) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 from PIL import Image
 
 from loader import WorkerConfig, get_loader, get_train_dataset
-from loader.convert.importing.listing import list_rows
 from loader.convert.importing.pictures import PictureOptions
-from loader.convert.importing.plan import ImportPlan, ImportReport
+from loader.convert.importing.plan import ImportPlan, ImportReport, list_rows
 from loader.convert.importing.run import run_import
 from loader.convert.importing.write_shard import write_trial
 from loader.convert.rows.row import FaultRef, Row

@@ -17,9 +17,10 @@ import pytest
 from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
 from loader.convert.sources.archives import TarSource
-from loader.convert.sources.detect import SourceOptions, open_source
+from loader.convert.sources.detect import open_source
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Source
+from loader.convert.tables.columns import SourceOptions
 from loader.errors import ConfigError, EnergonError, FormatError
 from tests.unit.convert.importing.test_run import samples_of
 

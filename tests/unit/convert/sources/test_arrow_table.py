@@ -13,14 +13,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, ipc, parquet
 
-from loader.convert.importing.plan import ImportPlan, ImportProgress, WrittenRows
+from loader.convert.importing.plan import ImportPlan, ImportProgress
 from loader.convert.importing.run import run_import
 from loader.convert.rows.row import CellRef, ValueRef
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import ArrowTableSource
 from loader.convert.tables import arrow_files
-from loader.convert.tables.columns import Columns
+from loader.convert.tables.columns import SourceOptions
+from loader.convert.writing.written_shards import FileVersion
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, FormatError
 from tests.imports import imported, picture, reasons
@@ -259,7 +260,7 @@ def test_without_pyarrow_the_error_names_the_extra(pictures: ArrowTableSource, m
 
 
 def test_named_columns_of_parquet(pictures: ArrowTableSource, tmp_path: Path) -> None:
-    columns = Columns(parts={"image": "image", "tags.json": "tags"}, key="caption")
+    columns = SourceOptions(parts={"image": "image", "tags.json": "tags"}, key="caption")
     source = ArrowTableSource(path=pictures.path, kind="parquet", columns=columns)
     samples, _ = imported(source, tmp_path / "out")
     assert samples["photo 3"] == {"image.png": picture(3, "PNG"), "tags.json": b'["a","3"]'}
@@ -299,8 +300,8 @@ def test_an_interrupted_import_of_a_dictionary_continues_with_the_shards_that_ar
 ) -> None:
     counts: list[tuple[str, int]] = []
 
-    def stop(written: WrittenRows) -> None:
-        counts.extend((name, samples) for name, _, _, samples in written.files)
+    def stop(_storage: object, _rows: object, files: list[tuple[FileVersion, int]]) -> None:
+        counts.extend((name, samples) for (name, _, _), samples in files)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

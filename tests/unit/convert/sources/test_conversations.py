@@ -11,7 +11,8 @@ import pytest
 
 from loader.convert.rows.row import FileRef, UrlRef, ValueRef
 from loader.convert.sources.conversations import ConversationsSource
-from loader.convert.sources.detect import SourceOptions, open_source
+from loader.convert.sources.detect import open_source
+from loader.convert.tables.columns import SourceOptions
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError
 from tests.unit.convert.sources.imported import faults_of, import_source, load, red, rows_of, write_picture

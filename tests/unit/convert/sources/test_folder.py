@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from loader.convert.file_trees.file_names import group_files
-from loader.convert.file_trees.survey import TreeOptions
 from loader.convert.rows.row import NO_SPLIT, FileRef, ValueRef
 from loader.convert.sources.files import FilesSource
 from loader.convert.sources.source import Listing
+from loader.convert.tables.columns import SourceOptions
 from loader.errors import ConfigError, StorageError
 from tests.unit.convert.sources.imported import import_source, load, red, write_picture
 
@@ -130,13 +130,13 @@ def test_folders_are_classes_and_split_parts_where_that_is_clear(
 ) -> None:
     write(tmp_path, *names)
     assert splits_and_labels(FilesSource(path=str(tmp_path))) == expected
-    plain = splits_and_labels(FilesSource(path=str(tmp_path), options=TreeOptions(classes=False, splits=False)))
+    plain = splits_and_labels(FilesSource(path=str(tmp_path), options=SourceOptions(classes=False, splits=False)))
     assert plain == dict.fromkeys(expected, ("", None))
 
 
 def test_classes_and_splits_can_be_requested(tmp_path: Path) -> None:
     write(tmp_path, "train/2019/x/1.jpg", "train/2020/1.jpg", "train/2020/1.txt")
-    options = TreeOptions(classes=True, splits=True)
+    options = SourceOptions(classes=True, splits=True)
     assert splits_and_labels(FilesSource(path=str(tmp_path), options=options)) == {
         "train/2019/x/1": ("train", b"0"),
         "train/2020/1": ("train", b"1"),

@@ -11,9 +11,10 @@ from PIL import Image
 
 from loader.convert.importing.plan import ImportPlan
 from loader.convert.importing.run import run_import
-from loader.convert.sources.detect import SourceOptions, open_source
+from loader.convert.sources.detect import open_source
 from loader.convert.sources.foreign_chunks import ChunkSource, chunk_kind
 from loader.convert.sources.source import Listing
+from loader.convert.tables.columns import SourceOptions
 from loader.errors import ConfigError
 from tests.unit.convert.importing.test_run import samples_of
 

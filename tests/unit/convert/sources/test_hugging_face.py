@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from loader.convert.rows.shard_plan import ShardLayout
-from loader.convert.sources.detect import SourceOptions, open_source
+from loader.convert.rows.row_file import ShardLayout
+from loader.convert.sources.detect import open_source
 from loader.convert.sources.hugging_face import HuggingFaceSource
 from loader.convert.sources.source import Listing
+from loader.convert.tables.columns import SourceOptions
 from loader.errors import ConfigError, FormatError
 from tests.imports import imported, picture
 

@@ -12,7 +12,7 @@ import pytest
 from loader.convert.rows.row import FaultRef
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import TextTableSource
-from loader.convert.tables.columns import Columns
+from loader.convert.tables.columns import SourceOptions
 from loader.errors import ConfigError, StorageError
 from tests.imports import imported, picture, reasons
 
@@ -28,7 +28,7 @@ def photos(tmp_path: Path) -> Path:
 
 def table(path: Path, text: str, *, kind: Literal["csv", "tsv", "jsonl"] = "csv", **columns: object) -> TextTableSource:
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    return TextTableSource(path=str(path), kind=kind, columns=Columns(**columns))  # type: ignore[arg-type]
+    return TextTableSource(path=str(path), kind=kind, columns=SourceOptions(**columns))  # type: ignore[arg-type]
 
 
 def roles(source: TextTableSource) -> dict[str, tuple[str, str | None]]:

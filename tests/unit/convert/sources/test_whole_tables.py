@@ -14,10 +14,10 @@ import pytest
 from pyarrow import ipc, parquet
 
 from loader.convert.importing import PictureOptions, list_rows, write_trial
-from loader.convert.rows.shard_plan import ShardLayout
+from loader.convert.rows.row_file import ShardLayout
 from loader.convert.sources.source import Listing
 from loader.convert.sources.table_source import ArrowTableSource, TextTableSource
-from loader.convert.tables.columns import Columns
+from loader.convert.tables.columns import SourceOptions
 from loader.errors import ConfigError
 from tests.imports import imported, picture, reasons
 
@@ -27,12 +27,12 @@ MEDIA = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 def text_table(path: Path, text: str | bytes, **columns: Any) -> TextTableSource:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     kind: Any = path.suffix[1:]
-    return TextTableSource(path=str(path), kind=kind, columns=Columns(**columns))
+    return TextTableSource(path=str(path), kind=kind, columns=SourceOptions(**columns))
 
 
 def parquet_table(path: Path, table: pa.Table, *, rows: int | None = None, **columns: Any) -> ArrowTableSource:
     parquet.write_table(table, path, row_group_size=rows)
-    return ArrowTableSource(path=str(path), kind="parquet", columns=Columns(**columns))
+    return ArrowTableSource(path=str(path), kind="parquet", columns=SourceOptions(**columns))
 
 
 def photos(folder: Path, *names: str) -> None:
@@ -75,7 +75,7 @@ def test_embedded_pictures_may_be_null_in_the_first_row_groups(shuffle: int | No
     samples, report = imported(source, tmp_path / "out", layout=ShardLayout(shuffle_seed=shuffle))
     assert samples == {f"{n + 120:09d}": {"jpg": picture(n), "txt": f"t{n + 120}".encode()} for n in range(3)}
     assert rows_left_out(report) == {"L120": 121}
-    kept = ArrowTableSource(path=source.path, kind="parquet", columns=Columns(keep_text_only=True))
+    kept = ArrowTableSource(path=source.path, kind="parquet", columns=SourceOptions(keep_text_only=True))
     samples, report = imported(kept, tmp_path / "kept", layout=ShardLayout(shuffle_seed=shuffle))
     assert len(samples) == 124
     assert samples["000000000"] == {"txt": b"t0"}

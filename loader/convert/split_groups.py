@@ -12,17 +12,17 @@ from hashlib import blake2b
 import msgspec
 import numpy as np
 
-from ...accounting.large_parts import CHECKED_JSON_BYTES
-from ...arrays import IntArray
-from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
-from ...dataset.query import Compute, DatasetValues, column_or_values, only_value
-from ...dataset.query.condition import Values
-from ...dataset.split_parts import excluded_samples, runs_of_part
-from ...dataset.tar import tar_index
-from ...errors import ConfigError, SampleError
-from ...format.dataset_ref import DatasetRef
-from ...format.documents.value_name import ValueName, read_value_names
+from ..accounting.large_parts import CHECKED_JSON_BYTES
+from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.query import Compute, DatasetValues, column_or_values, only_value
+from ..dataset.query.condition import Values
+from ..dataset.split_parts import excluded_samples, runs_of_part
+from ..dataset.tar import tar_index
+from ..errors import ConfigError, SampleError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.value_name import ValueName, read_value_names
 
 ProgressCallback = Callable[[int, int], None]
 """Called with the number of samples that are read, and of all."""
@@ -37,7 +37,6 @@ class Groups:
 
     Attributes:
         numbers: Shape (n,): the number of each sample's group.
-        names: Name of each group.
         alone: Number of samples without a value; each one is a group of its own.
     """
 
@@ -47,7 +46,6 @@ class Groups:
 
     @property
     def sizes(self) -> IntArray:
-        """Number of samples of each group."""
         return np.bincount(self.numbers, minlength=len(self.names)).astype(np.int64)
 
 
@@ -77,15 +75,10 @@ def find_groups(
     """Group the samples of a dataset.
 
     Args:
-        folder: The dataset.
         expression: Name of a column; ``key``, or ``key:REGEX``, which groups by its first group or its whole match; a
             value in a part, ``json[source]`` or ``txt``; None for a group for each sample.
         compute: Reads a measured value that is no column, such as ``jpg.width``; None refuses it.
         on_progress: Called while samples are read.
-
-    Raises:
-        ConfigError: The expression names nothing of the dataset.
-        SampleError: A part cannot be decoded.
     """
     index, collector = folder.index, _Collector()
     if expression is None:
@@ -115,11 +108,7 @@ def find_groups(
 
 
 def _inside_parts(folder: Dataset, expression: str) -> list[list[ValueName]]:
-    """Return the values inside parts that an expression may mean, each with its alternatives; none for other values.
-
-    Raises:
-        ConfigError: It names nothing of the dataset.
-    """
+    """Return the values inside parts that an expression may mean, each with its alternatives; none for other values."""
     found = [column_or_values(folder, name) for name in _alternatives(expression, at=folder.path)]
     if not any(column is not None or meant for column, meant in found):
         raise ConfigError(
@@ -147,7 +136,6 @@ def group_contents(folder: Dataset, part: str | None, *, on_progress: ProgressCa
     """Group samples whose parts have the same bytes; names of groups are the keys of their first samples.
 
     Args:
-        folder: The dataset.
         part: Compare this part alone; samples without it are alone.
         on_progress: Called while samples are read.
     """
@@ -173,11 +161,7 @@ def _pattern(expression: str) -> re.Pattern[str]:
 
 
 def check_group_expression(expression: str) -> None:
-    """Check the form of an expression of groups, without a dataset.
-
-    Raises:
-        ConfigError: It is none.
-    """
+    """Check the form of an expression of groups, without a dataset."""
     if expression.startswith("key:"):
         _pattern(expression)
     else:
@@ -234,7 +218,6 @@ class Leak:
     """A group with samples in several parts.
 
     Attributes:
-        group: Its name.
         samples: Part → number of its samples.
     """
 
@@ -247,11 +230,7 @@ class LeakReport:
     """Groups and samples that parts of a split share.
 
     Attributes:
-        groups: Number of groups.
-        leaking_groups: Number of groups in several parts.
-        leaking_samples: Number of samples in these.
         overlapping_samples: Number of samples that are in several parts themselves.
-        leaks: The largest of these groups.
     """
 
     groups: int
@@ -262,7 +241,6 @@ class LeakReport:
 
     @property
     def is_clean(self) -> bool:
-        """True if the parts share nothing."""
         return not self.leaking_groups and not self.overlapping_samples
 
 
@@ -278,11 +256,8 @@ def find_leaks(
     """Find the groups whose samples are in several parts of the present split; excluded samples do not count.
 
     Args:
-        path: Folder of the dataset.
-        group_by: Expression of the groups, see :func:`.groups.find_groups`; None compares contents.
+        group_by: Expression of the groups, see :func:`.find_groups`; None compares contents.
         part: Compare the contents of this part of samples alone.
-        split_config: Name of the split file.
-        compute: As for :func:`.groups.find_groups`.
         on_progress: Called while samples are read.
 
     Raises:
@@ -308,9 +283,7 @@ def leaks_of(groups: Groups, members: dict[str, IntArray], samples: int) -> Leak
     """Return what parts share.
 
     Args:
-        groups: The groups of all samples.
         members: Part → numbers of its samples.
-        samples: Number of all samples.
     """
     counts = np.zeros((len(groups.names), len(members)), np.int64)
     times = np.zeros(samples, np.int64)

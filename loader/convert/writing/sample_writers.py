@@ -1,11 +1,13 @@
-"""Write samples as files, lines of JSON, or tar shards without metadata."""
+"""Write samples as files, lines of JSON, tar shards without metadata, or rows of tables."""
 
 from __future__ import annotations
 
 import base64
+import importlib
 import json
 import os
 import re
+import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, NamedTuple
@@ -14,18 +16,15 @@ from urllib.parse import quote, unquote
 from ...accounting.kinds import is_compressed, kind_of_name, part_extension
 from ...accounting.large_parts import CHECKED_JSON_BYTES
 from ...errors import ConfigError, SampleError
-from ..writing.new_output import NewOutput
-from ..writing.shard_file import ShardFile, sample_bytes
+from .new_output import NewOutput
+from .shard_file import ShardFile, sample_bytes
 
 
 class ExportedSample(NamedTuple):
     """A sample to write.
 
     Attributes:
-        shard: Name of its shard.
-        key: Its key.
         split: Its split part; ``""`` for none.
-        parts: Part name → bytes.
     """
 
     shard: str
@@ -42,13 +41,7 @@ class SampleWriter(NewOutput, ABC):
     """Writes samples in one format to a new file or folder, which appears when its block ends without an error."""
 
     def write(self, sample: ExportedSample) -> None:
-        """Write a sample.
-
-        Raises:
-            ConfigError: The format cannot hold it together with earlier samples.
-            SampleError: A value is not what its part's name says.
-            StorageError: The output cannot be written.
-        """
+        """Write a sample."""
         with self._writing():
             self._write(sample)
 
@@ -62,10 +55,6 @@ class FilesWriter(SampleWriter):
 
     Args:
         path: A new or empty folder.
-        by_shard: Write a folder for each shard.
-
-    Raises:
-        StorageError: The folder has files, or cannot be written.
     """
 
     def __init__(self, path: str, *, by_shard: bool = False) -> None:
@@ -95,9 +84,6 @@ class TarWriter(SampleWriter):
     Args:
         path: A new or empty folder.
         shard_bytes: A shard ends before the sample that would exceed this size; a larger sample has its own.
-
-    Raises:
-        StorageError: The folder has files, or cannot be written.
     """
 
     def __init__(self, path: str, *, shard_bytes: int = 1 << 30) -> None:
@@ -132,12 +118,6 @@ class JsonlWriter(SampleWriter):
     """Writes each sample as a line of JSON, with its parts by name.
 
     JSON parts are written as their values, texts as texts, and other parts as ``{"base64": …}``.
-
-    Args:
-        path: A new file.
-
-    Raises:
-        StorageError: It exists, or cannot be written.
     """
 
     is_file = True
@@ -162,9 +142,6 @@ _CELL_TEXTS = frozenset({*_TEXTS, "json", "jsn", "jsonl", "transcript"})
 def as_json(name: str, data: bytes) -> Any:
     """Return JSON as its value, texts as texts, and other parts as ``{"base64": …}``.
 
-    Raises:
-        SampleError: JSON is too large to be parsed.
-
     >>> as_json("json", b"[1]"), as_json("txt", b"a cat"), as_json("jpg", b"abc")
     ([1], 'a cat', {'base64': 'YWJj'})
     """
@@ -188,10 +165,6 @@ def as_json(name: str, data: bytes) -> Any:
 def cell_kinds(part_names: Iterable[str], *, raw: bool = False) -> dict[str, CellKind]:
     """Return the kind of the column of each part of a table.
 
-    Args:
-        part_names: The parts.
-        raw: All columns hold bytes.
-
     >>> cell_kinds(["jpg", "json", "cls", "json.gz"])
     {'jpg': 'image', 'json': 'text', 'cls': 'label', 'json.gz': 'bytes'}
     """
@@ -209,11 +182,7 @@ def _cell_kind(name: str) -> CellKind:
 
 
 def as_cell(name: str, data: bytes, kind: CellKind, *, key: str) -> Any:
-    """Return the value of a part in a table.
-
-    Raises:
-        SampleError: A text is not UTF-8, or a label is no integer.
-    """
+    """Return the value of a part in a table."""
     if kind not in ("text", "label"):
         return data
     try:
@@ -271,3 +240,152 @@ def split_file_name(name: str) -> tuple[str, str]:
     folder, slash, last = text.rpartition("/")
     key, _, part = last.partition(".")
     return f"{folder}{slash}{key}", part
+
+
+_GROUP_BYTES = 32 << 20  # of a row group; readers hold a group at a time
+_GROUP_ROWS = 10_000
+_UNSPLIT = "unsplit"
+
+
+class _Batches:
+    """Rows that are written in groups."""
+
+    def __init__(self, writer: Any, schema: Any) -> None:
+        self._writer = writer
+        self._schema = schema
+        self._rows: list[dict[str, Any]] = []
+        self._size_bytes = 0
+
+    def add(self, row: dict[str, Any], size_bytes: int) -> None:
+        self._rows.append(row)
+        self._size_bytes += size_bytes
+        if self._size_bytes >= _GROUP_BYTES or len(self._rows) >= _GROUP_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            import pyarrow as pa
+
+            self._writer.write_batch(pa.RecordBatch.from_pylist(self._rows, schema=self._schema))
+        self._rows = []
+        self._size_bytes = 0
+
+
+class ParquetWriter(SampleWriter):
+    """Writes each sample as a row: its key, its split part, and a column for each part.
+
+    Args:
+        kinds: Part name → kind of its column.
+    """
+
+    is_file = True
+
+    def __init__(self, path: str, kinds: Mapping[str, CellKind]) -> None:
+        pyarrow = _import("pyarrow", extra="tables")
+        from pyarrow import parquet
+
+        types = {"text": pyarrow.string(), "label": pyarrow.int64()}
+        fields = [("__key__", pyarrow.string()), ("__split__", pyarrow.string())]
+        fields += [(name, types.get(kind, pyarrow.binary())) for name, kind in kinds.items()]
+        schema = pyarrow.schema(fields)
+        super().__init__(path)
+        self._kinds = kinds
+        self._rows = _Batches(self._open.enter_context(parquet.ParquetWriter(self.file, schema)), schema)
+
+    def _write(self, sample: ExportedSample) -> None:
+        row = {"__key__": _text(sample.full_key), "__split__": sample.split or None}
+        self._rows.add(row | _cells(sample, self._kinds), _size(sample))
+
+    def _finish(self) -> None:
+        self._rows.flush()
+
+
+class HuggingFaceWriter(SampleWriter):
+    """Writes a dataset that ``datasets.load_from_disk`` opens; with splits, a dictionary of datasets.
+
+    Pictures and sounds have the library's types, so that they are decoded when they are read.
+
+    Args:
+        path: A new or empty folder.
+        kinds: Part name → kind of its column.
+    """
+
+    def __init__(self, path: str, kinds: Mapping[str, CellKind]) -> None:
+        datasets = _import("datasets", extra="hf")
+        super().__init__(path)
+        audio = datasets.Audio(decode=False) if "audio" in kinds.values() else None
+        types: dict[CellKind, Any] = {
+            "audio": audio,
+            "bytes": datasets.Value("binary"),
+            "image": datasets.Image(),
+            "label": datasets.Value("int64"),
+            "text": datasets.Value("string"),
+        }
+        columns = {"__key__": datasets.Value("string")} | {name: types[kind] for name, kind in kinds.items()}
+        self._features = datasets.Features(columns)
+        self._kinds = kinds
+        self._rows_folder = os.path.join(self.folder, ".rows")  # the library does not write next to what it reads
+        os.mkdir(self._rows_folder)
+        self._parts: dict[str, tuple[str, _Batches]] = {}
+
+    def _write(self, sample: ExportedSample) -> None:
+        cells = _cells(sample, self._kinds)
+        for name, value in cells.items():
+            if self._kinds[name] in ("image", "audio"):
+                cells[name] = {"bytes": value, "path": f"{_text(sample.key)}.{name}"}
+        self._rows_of(sample.split).add({"__key__": _text(sample.full_key), **cells}, _size(sample))
+
+    def _rows_of(self, split: str) -> _Batches:
+        if split not in self._parts:
+            import pyarrow as pa
+
+            path = os.path.join(self._rows_folder, f"{len(self._parts)}.arrow")
+            schema = self._features.arrow_schema
+            writer = self._open.enter_context(pa.ipc.new_stream(path, schema))
+            self._parts[split] = path, _Batches(writer, schema)
+        return self._parts[split][1]
+
+    def _finish(self) -> None:
+        datasets = _import("datasets", extra="hf")
+        for _, rows in self._parts.values():
+            rows.flush()
+        self._open.close()
+        # Splits become folders, and names in a split file may be those of folders above.
+        found = {
+            file_name(split or _UNSPLIT): datasets.Dataset.from_file(path) for split, (path, _) in self._parts.items()
+        }
+        quiet = datasets.is_progress_bar_enabled()
+        datasets.disable_progress_bars()
+        try:
+            target: Any = found[_UNSPLIT] if [*found] == [_UNSPLIT] else datasets.DatasetDict(found)
+            target.save_to_disk(self.folder)
+        finally:
+            if quiet:
+                datasets.enable_progress_bars()
+        shutil.rmtree(self._rows_folder)
+
+
+def _cells(sample: ExportedSample, kinds: Mapping[str, CellKind]) -> dict[str, Any]:
+    return {
+        name: as_cell(name, data, kinds[name], key=sample.full_key)
+        for name, data in sample.parts.items()
+        if name in kinds
+    }
+
+
+def _size(sample: ExportedSample) -> int:
+    return sum(map(len, sample.parts.values()))
+
+
+def _text(key: str) -> str:
+    """Return a key as text that UTF-8 encodes."""
+    return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _import(name: str, *, extra: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"this format needs the package {name}", hint=f"pip install 'energon-toolkit[{extra}]'"
+        ) from error

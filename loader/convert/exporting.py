@@ -10,21 +10,29 @@ from itertools import islice
 
 import numpy as np
 
-from ...accounting import Account
-from ...dataset.dataset import Dataset
-from ...dataset.query import SampleQuery
-from ...dataset.records import as_bytes
-from ...dataset.tar import tar_index
-from ...errors import ConfigError
-from ...format.dataset_ref import DatasetRef
-from ...format.tar.names import decode_name, is_outside_name, printable, split_member_name
-from ...format.tar.scan import TarScan, read_members
-from ...metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
-from ...storage import LocalStorage
-from ..sources.dataset import kept_parts, splits_of_samples
-from ..writing.new_output import NewOutput, ShardSource, place_shard
-from .tables import HuggingFaceWriter, ParquetWriter
-from .writers import ExportedSample, FilesWriter, JsonlWriter, SampleWriter, TarWriter, cell_kinds
+from ..accounting import Account
+from ..dataset.dataset import Dataset
+from ..dataset.query import SampleQuery
+from ..dataset.records import as_bytes
+from ..dataset.tar import tar_index
+from ..errors import ConfigError
+from ..format.dataset_ref import DatasetRef
+from ..format.tar.names import decode_name, is_outside_name, printable, split_member_name
+from ..format.tar.scan import TarScan, read_members
+from ..metadataset.datasets import ChosenSamples, choose_samples, named_datasets, open_datasets
+from ..storage import LocalStorage
+from .sources.dataset import kept_parts, splits_of_samples
+from .writing.new_output import NewOutput, ShardSource, place_shard
+from .writing.sample_writers import (
+    ExportedSample,
+    FilesWriter,
+    HuggingFaceWriter,
+    JsonlWriter,
+    ParquetWriter,
+    SampleWriter,
+    TarWriter,
+    cell_kinds,
+)
 
 FORMATS = ("files", "jsonl", "parquet", "hf", "tar", "webdataset")
 """``tar`` writes new shards; ``webdataset`` copies whole shards if all of their samples are chosen."""
@@ -42,8 +50,6 @@ class ExportRequest:
         refs: Datasets, files of samples, tar shards that are not prepared, and metadatasets, which stand for the
             datasets that they read.
         output: A new folder; for ``"jsonl"`` and ``"parquet"``, a new file.
-        format: One of :data:`FORMATS`.
-        query: The samples.
         limit: Only so many of them; None for all.
         keep_parts: Only parts that match one of these patterns; empty for all.
         drop_parts: No parts that match one of these patterns.
@@ -73,11 +79,8 @@ class ExportReport:
     """The result of a copy.
 
     Attributes:
-        samples: Number of samples.
         size_bytes: Bytes of their parts; of whole shards, bytes of these.
-        output: The folder or file.
         notes: Datasets without a column or part of the condition; no sample of them is copied.
-        account: What became of the chosen samples and of the parts.
     """
 
     samples: int
@@ -93,7 +96,6 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
     Samples of several datasets follow one another. The names of their shards then begin with the dataset's name.
 
     Args:
-        request: What to copy.
         on_progress: Called with the number of samples that are done, and of all.
 
     Raises:
@@ -107,7 +109,8 @@ def export_samples(request: ExportRequest, on_progress: Callable[[int, int], Non
     at = ", ".join(ref.path for ref in request.refs)
     with open_datasets(named) as opened:
         every = list(dict.fromkeys(name for one in opened for name in one.folder.index.part_names))
-        names = _part_names(every, request, at)
+        keep, drop = request.keep_parts, request.drop_parts
+        names = kept_parts(every, keep=keep, drop=drop, at=at) if keep or drop else None
         # Choose the samples.
         chosen = choose_samples(opened, request.query, at=at)
         total = sum(len(one.numbers) for one in chosen)
@@ -186,12 +189,6 @@ def _read(
         folder.close()
 
 
-def _part_names(all_names: Sequence[str], request: ExportRequest, at: str) -> tuple[str, ...] | None:
-    if not (request.keep_parts or request.drop_parts):
-        return None
-    return kept_parts(all_names, keep=request.keep_parts, drop=request.drop_parts, at=at)
-
-
 def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequence[str], at: str) -> SampleWriter:
     if request.link:
         raise ConfigError(
@@ -214,12 +211,7 @@ def _writer(request: ExportRequest, names: Sequence[str] | None, all_names: Sequ
 
 
 def outside_members(folder: Dataset, account: Account) -> bool:
-    """Return True if shards have members or links that lead out of a folder; count those that belong to no sample.
-
-    Raises:
-        FormatError: A shard has changed since it was indexed.
-        StorageError: A shard cannot be read.
-    """
+    """Return True if shards have members or links that lead out of a folder; count those that belong to no sample."""
     has_outside = False
     for shard in tar_index(folder).shards:
         with folder.open_shard(shard) as file:
@@ -240,12 +232,7 @@ def outside_members(folder: Dataset, account: Account) -> bool:
 def copy_shards(
     folder: Dataset, output: str, *, link: bool = False, on_progress: Callable[[int, int], None] | None = None
 ) -> int:
-    """Copy all shards of a dataset of tar shards to a new folder, and return their bytes.
-
-    Raises:
-        FormatError: A shard has changed since it was indexed.
-        StorageError: The folder has files, or cannot be written.
-    """
+    """Copy all shards of a dataset of tar shards to a new folder, and return their bytes."""
     index = tar_index(folder)
     how: ShardSource = "link" if link and isinstance(folder.storage, LocalStorage) else "copy"
     with NewOutput(output) as target:

@@ -11,18 +11,18 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ...arrays import IntArray
-from ...dataset.dataset import Dataset
-from ...dataset.opening import folder_at
-from ...dataset.query import Compute
-from ...errors import ConfigError, EnergonError
-from ...format.documents.dataset_files import read_split_config
-from ...format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
-from ...format.filters.build import build_filter_index
-from ...format.filters.files import FilterFiles
-from ...format.nv_meta import FOLDER, LOCK, SPLIT_YAML
-from ...storage import Storage, open_storage, read_document
-from .groups import Groups, ProgressCallback, find_groups
+from ..arrays import IntArray
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.query import Compute
+from ..errors import ConfigError, EnergonError
+from ..format.documents.dataset_files import read_split_config
+from ..format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
+from ..format.filters.build import build_filter_index
+from ..format.filters.files import FilterFiles
+from ..format.nv_meta import FOLDER, LOCK, SPLIT_YAML
+from ..storage import Storage, open_storage, read_document
+from .split_groups import Groups, ProgressCallback, find_groups
 
 _BEFORE = ".before"
 _TOLERANCE = 0.01  # of a part's share, in which a split by shards is chosen
@@ -34,14 +34,11 @@ class SplitPlan:
     """A new split of a dataset.
 
     Attributes:
-        path: Folder of the dataset.
         ratio: Part → share of the samples.
         by: Assign whole shards, which all readers of the format understand; or samples, by a filter for each part; or
             shards if all shares are met within a percentage point, else samples.
-        group_by: Expression of groups that are not divided, see :func:`.groups.find_groups`; None divides as needed.
+        group_by: Expression of groups that are not divided, see :func:`.find_groups`; None divides as needed.
         stable: Choose the part of a group by a hash of its name alone.
-        seed: Seed of the choice.
-        dry_run: Change nothing.
         compute: Reads measured values of groups that are no columns.
     """
 
@@ -68,12 +65,7 @@ class SplitReport:
     """The outcome of a split.
 
     Attributes:
-        by: ``"shards"`` or ``"samples"``.
-        parts: Part → its size.
-        groups: Number of groups.
         alone: Number of samples without a group, which are divided freely.
-        file: Path of the split file.
-        dry_run: Nothing was written.
         warnings: Results that the user may not expect.
     """
 
@@ -90,13 +82,13 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
     """Write a new split file; excluded samples stay excluded.
 
     Args:
-        plan: The split.
         on_progress: Called while samples are read for their groups.
 
     Raises:
         ConfigError: The groups do not exist, or a part would have no samples.
         StorageError: The dataset is missing, not prepared, or cannot be written.
     """
+    # Group the samples, and assign whole shards, or samples where the shares would be too far from the ratio.
     folder = folder_at(plan.path)
     groups = find_groups(folder, plan.group_by, compute=plan.compute, on_progress=on_progress)
     shards = folder.index.shards
@@ -105,6 +97,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
     by: Literal["shards", "samples"] = "shards"
     if plan.by == "samples" or (plan.by == "auto" and not _is_near(plan.ratio, chosen)):
         by, chosen = "samples", _parts_of_groups(plan, groups.names, groups.sizes)[groups.numbers]
+    # Collect the samples and shards of each part.
     counts = np.bincount(chosen, minlength=len(plan.ratio)).tolist()
     names = [shard.name for shard in shards]
     members = [np.flatnonzero(chosen == number) for number in range(len(plan.ratio))]
@@ -119,6 +112,7 @@ def run_split(plan: SplitPlan, *, on_progress: ProgressCallback | None = None) -
                 at=folder.path,
                 hint="pass --split-by samples, group by something finer, or give the part a larger share",
             )
+    # Write the split.
     file = f"{FOLDER}/{folder.documents.split_file or SPLIT_YAML}"
     if not plan.dry_run:
         with folder.storage.lock(LOCK):
@@ -195,11 +189,7 @@ def _kept_excludes(folder: Dataset) -> tuple[str, ...]:
 
 
 def undo_split(path: str) -> bool:
-    """Bring back the split before the last :func:`run_split`; return False if there is none.
-
-    Raises:
-        StorageError: The dataset cannot be written.
-    """
+    """Bring back the split before the last :func:`run_split`; return False if there is none."""
     storage, folder = open_storage(path), folder_at(path)
     file = f"{FOLDER}/{folder.documents.split_file or SPLIT_YAML}"
     with storage.lock(LOCK):
@@ -252,10 +242,7 @@ def assign_balanced(names: Sequence[str], sizes: IntArray, ratio: Mapping[str, f
     Groups are put in a pseudorandom order, which is cut where the share of the samples is reached.
 
     Args:
-        names: Names of the groups.
         sizes: Their numbers of samples, shape (n,).
-        ratio: Part → share.
-        seed: Seed of the order.
 
     Returns:
         Positions of parts in the ratio, shape (n,).
@@ -286,7 +273,6 @@ def connect_shards(shard_of: IntArray, groups: IntArray, shards: int) -> IntArra
     Args:
         shard_of: Number of each sample's shard, shape (n,).
         groups: Number of each sample's group, shape (n,).
-        shards: Number of shards.
 
     Returns:
         For each shard the lowest number of a shard in its component, shape (shards,).

@@ -1,0 +1,469 @@
+"""Add parts to the samples of a dataset: write them as a dataset of their own, and the metadataset that joins it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..accounting import Account
+from ..dataset.dataset import Dataset
+from ..dataset.opening import folder_at
+from ..dataset.split_parts import excluded_samples, runs_of_part
+from ..dataset.tar import tar_index
+from ..errors import ConfigError
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.dataset_files import read_shard_info
+from ..format.documents.next_command import split_hint
+from ..format.documents.sample_types import SAMPLE_TYPES
+from ..format.index.dataset_index import DatasetIndex
+from ..format.nv_meta import INFO_JSON
+from ..format.tar.names import split_member_name
+from ..metadataset.documents.leaf_plan import Nonmatch
+from ..metadataset.joins.prepare_metadataset import prepare_metadataset
+from ..storage import is_url, open_parent, open_storage, read_document
+from ..storage.scratch_folder import scratch_folder
+from .importing.plan import ImportPlan, ProgressCallback
+from .importing.run import run_import
+from .rows.row import CellReader, FileRef, PartRef, Row, ValueRef
+from .rows.row_file import ShardLayout
+from .sources.dataset import DatasetSource
+from .sources.detect import open_source
+from .sources.source import Listing, Source
+from .tables.columns import SourceOptions
+from .tables.part_values import encode_json
+from .tables.records import DelimitedReader, open_text_table, read_json_lines
+
+_TABLES = (".jsonl", ".csv", ".tsv")
+_KEYS = ("__key__", "key", "id")
+
+
+def open_parts(path: str, *, key_column: str | None) -> Source:
+    """Open a source of parts by what is there.
+
+    Args:
+        path: A prepared dataset, a ``.jsonl``, ``.csv`` or ``.tsv`` file, or another source of an import.
+        key_column: Column of a table with the keys; None takes ``__key__``, ``key`` or ``id``.
+    """
+    if path.lower().endswith(_TABLES):
+        return KeyedTable(path=path, key_column=key_column)
+    if not os.path.isfile(path) and read_shard_info(open_storage(path)) is not None:
+        return DatasetSource(ref=DatasetRef(path), keeps_splits=False)
+    source = open_source(path, kind=None, options=SourceOptions(key=key_column))
+    return FilesByKey(path=path) if source.kind == "folder" else source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesByKey(Source):
+    """Files that are named as the members of shards: ``a/b.cap.txt`` is the part ``cap.txt`` of the key ``a/b``."""
+
+    path: str
+    kind: str = "folder"
+
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - files are read in any order
+        """Yield the samples, sorted by key; files without an extension are skipped."""
+        storage = open_storage(self.path)
+        named = ((split_member_name(file.name), file) for file in storage.list())
+        members = ((name, file) for name, file in named if name is not None)
+        for key, files in groupby(members, key=lambda member: member[0][0]):
+            parts: dict[str, PartRef] = {
+                part: FileRef(os.fsencode(storage.path(file.name)), file.size_bytes, file.version)
+                for (_, part), file in files
+            }
+            yield Row(key=key, parts=parts, origin=key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedTable(Source):
+    """The rows of a JSONL, CSV or TSV file: texts are the parts ``<column>.txt``, other values ``<column>.json``.
+
+    Attributes:
+        key_column: Column of the keys; None takes the first of ``__key__``, ``key`` and ``id``.
+    """
+
+    path: str
+    key_column: str | None = None
+    kind: str = "table"
+
+    def rows(self, listing: Listing) -> Iterator[Row]:  # noqa: ARG002 - rows have values
+        """Yield the rows."""
+        for line, record in self._records():
+            column = self._key(record, line)
+            key = record.pop(column)
+            if key is None or key == "":
+                raise ConfigError(
+                    f"the column {column!r} is empty in this line; expected the key of a sample",
+                    at=f"{self.path}, line {line}",
+                    hint="give the line a key, or remove it",
+                )
+            parts: dict[str, PartRef] = {}
+            for name, value in record.items():
+                if value is not None:
+                    part = _part_name(name)
+                    is_text = isinstance(value, str)
+                    data = value.encode("utf-8", "surrogatepass") if is_text else encode_json(value)
+                    new = f"{part}.{'txt' if is_text else 'json'}"
+                    if new in parts:
+                        raise ConfigError(
+                            f"two columns, one of them {name!r}, would be the part {new!r}",
+                            at=f"{self.path}, line {line}",
+                            hint="give the columns names that differ in more than case and punctuation",
+                        )
+                    parts[new] = ValueRef(data)
+            yield Row(key=str(key), parts=parts, origin=f"{os.path.basename(self.path)}, line {line}")
+
+    def _key(self, record: Mapping[str, Any], line: int) -> str:
+        for name in _KEYS if self.key_column is None else (self.key_column,):
+            if name in record:
+                return name
+        raise ConfigError(
+            f"expected a column {' or '.join(_KEYS) if self.key_column is None else repr(self.key_column)} with the"
+            f" keys, found {', '.join(map(str, list(record)[:20]))}",
+            at=f"{self.path}, line {line}",
+            hint="name the column of the keys with --key-column",
+        )
+
+    def _records(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        kind = self.path.lower().rpartition(".")[2]
+        with open_text_table(self.path) as file:
+            is_json = kind == "jsonl"
+            records = read_json_lines(file) if is_json else DelimitedReader(file, kind=kind, path=self.path).records()
+            for record in records:
+                if record.fault:
+                    raise ConfigError(
+                        f"this line is no row: {record.fault}",
+                        at=f"{self.path}, line {record.line}",
+                        hint=record.hint or "correct or remove the line",
+                    )
+                values = record.values if is_json else {name: value or "" for name, value in record.values.items()}
+                yield record.line, dict(values)
+
+
+def _part_name(column: str) -> str:
+    """Return the name of the part that a column becomes.
+
+    >>> _part_name("Long Caption/en")
+    'long_caption_en'
+    """
+    return "".join(c if c.isalnum() or c in "_-." else "_" for c in column.lower()).strip(".") or "_"
+
+
+ALL_PART = "all"
+"""The one split part of a dataset of added parts: the split of the first dataset applies."""
+
+_MAX_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchedSource(Source):
+    """The rows of another source that belong to samples of a dataset, under the keys of these.
+
+    Attributes:
+        rename: Part name → new name.
+    """
+
+    source: Source
+    dataset: str
+    rename: Mapping[str, str] = field(default_factory=dict)
+    kind: str = "added parts"
+
+    @property
+    def path(self) -> str:  # type: ignore[override]  # it never changes
+        return self.source.path
+
+    def rows(self, listing: Listing) -> Iterator[Row]:
+        index = tar_index(folder_at(self.dataset))
+        for row in self.source.rows(listing):
+            samples = _find(index, row.key)
+            if not samples:
+                listing.account.lose("rows", "L112", row.key, size_bytes=max(0, row.size_bytes))
+            else:
+                parts = {self.rename.get(name, name): part for name, part in row.parts.items()}
+                yield msgspec.structs.replace(row, key=index.key(samples[0]), parts=parts, split=ALL_PART)
+
+    def open_cells(self) -> CellReader:
+        return self.source.open_cells()
+
+
+def _find(index: DatasetIndex, key: str) -> list[int]:
+    """Return the samples that a join matches with a key; ``<shard>/<key>`` names one, and so all of its bare key."""
+    found = index.find_first_full(key)
+    return found if not found or index.key(found[0]) == key else index.find(index.key(found[0]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MatchCount:
+    """Counts of rows and samples that match.
+
+    Attributes:
+        matched: Number of rows that belong to samples.
+        unused: Number of rows that belong to none.
+        parts: Part name → number of matched rows that have it, under its new name.
+        has_parts: Shape (n,): True for the samples of the dataset that have a row.
+    """
+
+    matched: int
+    unused: int
+    unused_rows: tuple[str, ...]
+    parts: Mapping[str, int]
+    has_parts: npt.NDArray[np.bool_]
+
+
+def count_matches(source: MatchedSource, folder: Dataset, *, scratch: str) -> MatchCount:
+    """Compare the keys of a source with the keys of a dataset."""
+    index = tar_index(folder)
+    has_parts = np.zeros(len(index), np.bool_)
+    parts: dict[str, int] = {}
+    matched, unused, shown = 0, 0, list[str]()
+    for row in source.source.rows(Listing(scratch=scratch)):
+        samples = _find(index, row.key)
+        if not samples:
+            unused += 1
+            shown += [row.key] * (len(shown) < _MAX_SHOWN)
+            continue
+        if has_parts[samples[0]]:
+            raise ConfigError(
+                f"two rows belong to the sample {index.full_key(samples[0])!r}; one of them is {row.origin or row.key}",
+                at=source.path,
+                hint="remove one of them, or give the samples of the dataset unique keys: energon prepare"
+                " --fix-duplicates",
+            )
+        has_parts[samples] = True
+        matched += 1
+        for name in row.parts:
+            new = source.rename.get(name, name)
+            parts[new] = parts.get(new, 0) + 1
+    return MatchCount(matched=matched, unused=unused, unused_rows=tuple(shown), parts=parts, has_parts=has_parts)
+
+
+_JOINER = "loader:join_parts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartsPlan:
+    """Parts to add to the samples of a dataset.
+
+    Attributes:
+        dataset: The dataset; nothing in it changes.
+        source: Where the parts are: files named by key, a table with a column of keys, or a prepared dataset.
+        output: Folder of the dataset of the parts, new or empty.
+        metadataset: Path of the metadataset to write; None for ``<output>.yaml``.
+        nonmatch: What happens to samples without parts: it is an error, they are skipped, or have no parts.
+        rename: Part name of the source → name of the part.
+        replace: The parts may have names that parts of the dataset have, and replace these.
+        joiner: Joiner that the metadataset names, ``module:function`` or ``module:Class``.
+        strict: Write nothing if a row belongs to no sample, or fails.
+    """
+
+    dataset: str
+    source: str
+    output: str
+    metadataset: str | None = None
+    nonmatch: Nonmatch = "error"
+    rename: Mapping[str, str] = field(default_factory=dict)
+    replace: bool = False
+    key_column: str | None = None
+    joiner: str = _JOINER
+    layout: ShardLayout = field(default_factory=ShardLayout)
+    workers: int = 1
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddPartsReport:
+    """The outcome.
+
+    Attributes:
+        parts: Part name → number of samples that have it.
+        matched: Number of samples of the source that belong to samples of the dataset.
+        missing: Number of samples of the dataset without parts, excluded ones not counted.
+        unused: Number of samples of the source that belong to none.
+        failed: Number of rows that could not be read.
+        rows: Split part → number of joined samples.
+    """
+
+    output: str
+    metadataset: str
+    parts: Mapping[str, int]
+    matched: int
+    missing: int
+    missing_keys: tuple[str, ...] = field(metadata={"json": None})
+    unused: int
+    unused_keys: tuple[str, ...] = field(metadata={"json": None})
+    failed: int = field(metadata={"json": None})
+    rows: Mapping[str, int]
+    account: Account
+
+
+def run_add_parts(plan: AddPartsPlan, *, on_progress: ProgressCallback | None = None) -> AddPartsReport:
+    """Write parts as a dataset of their own, and a metadataset that joins it with the dataset by key.
+
+    The metadataset has the split parts of the dataset. After an interruption, the same plan continues.
+
+    Args:
+        on_progress: Called while the parts are written.
+
+    Raises:
+        ConfigError: No key matches, samples without parts are an error, names of parts clash, or the output is in use.
+        StorageError: A file cannot be read or written.
+        SampleError: Too many rows cannot be read.
+    """
+    # Compare the keys of the source with the keys of the dataset.
+    folder = folder_at(plan.dataset)
+    split = folder.documents.split
+    if split is None or not any(split.split_parts.values()):
+        raise ConfigError("this dataset has no split", at=folder.path, hint=split_hint(folder.path))
+    inner = open_parts(plan.source, key_column=plan.key_column)
+    source = MatchedSource(source=inner, dataset=plan.dataset, rename=plan.rename)
+    with scratch_folder() as scratch:
+        counted = count_matches(source, folder, scratch=scratch)
+    used = _used_samples(folder)
+    lacking = np.flatnonzero(used & ~counted.has_parts)
+    _check(plan, folder, counted, lacking)
+    # Write the parts, unless an interrupted run has, and then the metadataset.
+    metadataset = plan.metadataset or f"{plan.output.rstrip('/')}.yaml"
+    text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
+    if _is_written(plan, metadataset, text):
+        failed, account = 0, _account_of(counted, folder_at(plan.output))
+        if plan.strict:
+            account.check_complete(at=plan.output)
+    else:
+        imported = run_import(
+            ImportPlan(
+                sources=(source,),
+                output=plan.output,
+                layout=plan.layout,
+                workers=plan.workers,
+                max_failures=0,
+                strict=plan.strict,
+            ),
+            on_progress=on_progress,
+        )
+        failed, account = imported.failed, imported.account
+        storage, name = open_parent(metadataset)
+        with storage.create(name) as file:
+            file.write(text.encode())
+    # Prepare the join.
+    reports = prepare_metadataset(metadataset)
+    return AddPartsReport(
+        output=plan.output,
+        metadataset=metadataset,
+        parts=dict(sorted(counted.parts.items())),
+        matched=counted.matched,
+        missing=len(lacking),
+        missing_keys=tuple(folder.index.full_key(sample) for sample in lacking[:5].tolist()),
+        unused=counted.unused,
+        unused_keys=counted.unused_rows,
+        failed=failed,
+        account=account,
+        rows={report.place.removeprefix("splits."): report.rows for report in reports},
+    )
+
+
+def _account_of(counted: MatchCount, written: Dataset) -> Account:
+    """Return the account of parts that an earlier run has written."""
+    account = Account()
+    account.take("rows", counted.matched)
+    account.take("parts", sum(counted.parts.values()))
+    account.take("bytes", sum(part.total_bytes for part in tar_index(written).layout.part_stats))
+    account.lose("rows", "L112", next(iter(counted.unused_rows), ""), count=counted.unused)
+    return account
+
+
+def _used_samples(folder: Dataset) -> npt.NDArray[np.bool_]:
+    """Return True for the samples that a split part has and that are not excluded, shape (n,)."""
+    used = np.zeros(len(folder.index), np.bool_)
+    for part in folder.documents.split.split_parts if folder.documents.split else ():
+        for run in runs_of_part(folder, part):
+            used[run.start : run.stop] = True
+    used[excluded_samples(folder)] = False
+    return used
+
+
+def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: npt.NDArray[np.int64]) -> None:
+    # Check that keys match.
+    if not counted.matched:
+        raise ConfigError(
+            f"no key of the {counted.unused:,} samples in {plan.source} is one of the dataset; the source has"
+            f" {', '.join(map(repr, counted.unused_rows)) or 'none'}, the dataset {tar_index(folder).key(0)!r}",
+            at=folder.path,
+            hint="name files, or rows by --key-column, after the keys that energon preview shows",
+        )
+    if plan.nonmatch == "error" and len(lacking):
+        raise ConfigError(
+            f"{len(lacking):,} samples of the dataset have no parts in {plan.source}, first"
+            f" {folder.index.full_key(int(lacking[0]))!r}",
+            at=folder.path,
+            hint="pass --nonmatch skip, which skips them, or --nonmatch none, which leaves them without these parts",
+        )
+    # Check the names of the new parts.
+    clashing = [name for name in counted.parts if name in tar_index(folder).part_names]
+    if clashing and not plan.replace:
+        raise ConfigError(
+            f"the dataset has a part {clashing[0]!r} already",
+            at=folder.path,
+            hint=f"rename the new one: --rename {clashing[0]}=new.{clashing[0]}; or replace it: --replace",
+        )
+    config = folder.documents.config
+    spec = SAMPLE_TYPES.get(config.sample_type or "") if config is not None else None
+    if plan.joiner != _JOINER or spec is None or spec.crude:
+        return
+    fields = [one.name for one in spec.fields]
+    unknown = [name for name in counted.parts if name.partition(".")[0] not in fields]
+    if unknown:
+        raise ConfigError(
+            f"samples of the dataset are {spec.name}s, which have no field for the part {unknown[0]!r}",
+            at=folder.path,
+            hint=f"name it after one of {', '.join(fields)}: --rename {unknown[0]}={fields[-1]}.{unknown[0]};"
+            " or name a joiner of your own: --joiner MODULE:FUNCTION",
+        )
+
+
+def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
+    import yaml
+
+    module, _, name = plan.joiner.partition(":")
+    if not module or not name:
+        raise ConfigError(f"expected MODULE:FUNCTION or MODULE:Class as the joiner, found {plan.joiner!r}")
+    kind = "__class__" if name.rpartition(".")[2][:1].isupper() else "__function__"
+    added = {"path": _relative(plan.output, file), "split_part": ALL_PART}
+    if plan.nonmatch != "error":
+        added["nonmatch"] = plan.nonmatch
+    splits = {
+        part: {
+            "join": [{"path": _relative(plan.dataset, file), "split_part": part}, added],
+            "joiner": {"__module__": module, kind: name},
+        }
+        for part in parts
+    }
+    document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
+
+    class _Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - each split is written out
+            return True
+
+    return yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True)
+
+
+def _relative(path: str, file: str) -> str:
+    if is_url(path) or is_url(file):
+        return path if is_url(path) else os.path.abspath(path)
+    return os.path.relpath(path, os.path.dirname(os.path.abspath(file)))
+
+
+def _is_written(plan: AddPartsPlan, metadataset: str, text: str) -> bool:
+    """Return True if an interrupted run has written everything but the join."""
+    storage, name = open_parent(metadataset)
+    if not storage.exists(name):
+        return False
+    if read_document(storage, name).decode("utf-8", "replace") != text:
+        raise ConfigError(
+            "this metadataset exists, with other contents", file=metadataset, hint="name another one with --metadataset"
+        )
+    return open_storage(plan.output).exists(INFO_JSON)

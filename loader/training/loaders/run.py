@@ -17,7 +17,7 @@ from ...pipeline.failures.error_handlers import keys_of_sample
 from ...progress_bar import progress_bar
 from ..states.mix_history import MixChanges
 from ..states.mixes.differences import run_differences
-from ..states.mixes.edited_chain import continue_mix, is_mix_change_allowed
+from ..states.mixes.edited_chain import ContinuedMix, continue_mix
 from ..states.run_state import ENDLESS, RunState, check_lanes
 from ..states.run_steps import RunSteps, checked_skips
 from ..stats.run_stats import RunFacts, RunStats
@@ -282,18 +282,25 @@ class LoaderRun:
         """
         if self.stats is not None:
             self.stats.end_profile()
+        first_ranks = saved.first_ranks
+        self.built.begin_on(first_ranks)
         try:
-            self._restore(saved, lane_states, allow_mix_change=allow_mix_change)
+            # Compare the data and the pipeline, and find the change of the mix.
+            kind = self.lanes.kind
+            mix = continue_mix(self.built, saved, kind=kind, lanes=lane_states, allowed=allow_mix_change)
+            self._restore(saved, mix)
         except EnergonError:
             self.built.begin_on(self._first_ranks)
             raise
-        self._first_ranks = saved.first_ranks
+        self._first_ranks = first_ranks
+        self.restored_lanes = {**lane_states}
+        if self.stats is not None:
+            self.stats.clear()
+        self.end_iteration()
 
-    def _restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
+    def _restore(self, saved: RunState, mix: ContinuedMix) -> None:
+        # Compare the rest of the run.
         config = self.built.worker_config
-        allowed = is_mix_change_allowed(allow_mix_change)
-        self.built.begin_on(saved.first_ranks)
-        mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
         now = RunState(
             lanes=config.lanes or 0,
             ranks=config.world_size,
@@ -308,10 +315,13 @@ class LoaderRun:
                 hint=f"pass WorkerConfig(seed_offset={saved.seed}, lanes={saved.lanes}); without lanes, a restored run "
                 "keeps its own",
             )
+        # Check the states of the lanes.
         self.lanes.check_lanes(saved.lanes)
         check_lanes(saved.lane_states, mix.chain.state_schema())
-        mix.check(saved)
-        mix.log(saved, rank=config.rank)
+        if mix.changes:
+            mix.check(saved)
+            mix.log(saved, rank=config.rank)
+        # Set the position; the lanes open there with the next iteration.
         self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain
         self.mix_changes = mix.changes
@@ -319,10 +329,6 @@ class LoaderRun:
         self.lanes.lanes = saved.lanes
         self.lanes.restore(saved)
         self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
-        self.restored_lanes = {**lane_states}
-        if self.stats is not None:
-            self.stats.clear()
-        self.end_iteration()
 
 
 def not_measured() -> ConfigError:

@@ -196,10 +196,10 @@ class RunState:
                 passes=_integer(saved["passes"]),
                 ended=bool(saved["ended"]),
                 dataset=saved["dataset"],
-                kind=_kind(saved.get("kind")),
+                kind=saved.get("kind"),
                 deal=_integer(saved.get("deal", 0)),
                 counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
-                mix_changes=checked_mix_changes(saved.get("mix_changes", [])),
+                mix_changes=checked_mix_changes(saved["mix_changes"]) if "mix_changes" in saved else (),
                 ranks_at=checked_numbers(saved.get("ranks_at", []), columns=2),
                 skip_steps=checked_numbers(saved.get("skip_steps", []), columns=4),
                 worker_restarts=_integer(saved.get("worker_restarts", 0)),
@@ -207,37 +207,24 @@ class RunState:
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
+        if not isinstance(state.kind, str | None):
+            raise StateError(
+                f"this state is damaged: TypeError: expected the name of a kind, found {short_repr(state.kind)}"
+            )
         state._check()
-        if not allow_edited:
-            state._check_checksum(saved)
+        # Compare the checksum last: a lane that is missing is named.
+        if not allow_edited and not _has_checksum(saved):
+            state._check_begun_lanes()
+            raise StateError(
+                f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its "
+                f"values, found {checksum_of(saved)!r}",
+                hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call "
+                "that restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
+            )
         return state
 
-    def _check_checksum(self, saved: Mapping[str, Any]) -> None:
-        """Compare the checksum of the plain data from which this state was created.
-
-        Raises:
-            StateError: It differs; the message names lanes that are missing.
-        """
-        try:
-            found = checksum_of(saved)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise StateError(f"this state is damaged: {error}", hint="restore another state") from error
-        if found == saved["checksum"]:
-            return
-        self._check_begun_lanes()
-        raise StateError(
-            f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its "
-            f"values, found {found!r}",
-            hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call that "
-            "restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
-        )
-
     def _check_begun_lanes(self) -> None:
-        """Check that no lane is missing in a run without end, where lane l has begun before micro-batch l + 1.
-
-        Raises:
-            StateError: A lane of this rank is missing.
-        """
+        """Check that no lane is missing in a run without end, where lane l has begun before micro-batch l + 1."""
         if self.kind != ENDLESS:
             return
         lanes = range((self.batch + (self.rank or 0)) % self.ranks, min(self.lanes, self.batch), self.ranks)
@@ -251,11 +238,7 @@ class RunState:
             )
 
     def _check(self) -> None:
-        """Check the ranges of all numbers.
-
-        Raises:
-            StateError: A number is out of range.
-        """
+        """Check the ranges of all numbers."""
         for name, number, stop in (
             ("lanes", self.lanes - 1, _MAX_LANES),
             ("ranks", self.ranks - 1, _MAX_LANES),
@@ -286,20 +269,30 @@ class RunState:
 def checksum_of(plain: Mapping[str, Any]) -> str:
     """Return the checksum of a state's entries other than ``checksum``.
 
-    It is computed from canonical JSON, so that the order of keys, tuples for lists, numbers of numpy, and 1 for 1.0
-    change nothing: frameworks and JSON libraries convert these.
+    It is computed from canonical JSON, so that the order of keys, integers as keys, tuples for lists, numbers of numpy,
+    and 1 for 1.0 change nothing: frameworks and JSON libraries convert these.
     """
+    # JSON makes texts of integer keys, which sort in another order than the integers.
+    return _digest(json.loads(json.dumps({**plain}, default=_json_value)))
+
+
+def _digest(plain: Mapping[str, Any]) -> str:
     entries = {key: value for key, value in plain.items() if key != "checksum"}
     text = json.dumps(entries, sort_keys=True, separators=(",", ":"), default=_json_value)
     return blake2b(_WHOLE_FLOAT.sub(r"\1", text).encode(), digest_size=_CHECKSUM_BYTES).hexdigest()
 
 
-def _json_value(value: Any) -> Any:
-    """Convert a value that is no type of JSON.
+def _has_checksum(saved: Mapping[str, Any]) -> bool:
+    """Return True if a state has the checksum of its values."""
+    try:
+        # Earlier versions sorted integer keys as integers; such a state was kept as a pickle.
+        return bool(saved["checksum"] == checksum_of(saved) or saved["checksum"] == _digest(saved))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StateError(f"this state is damaged: {error}", hint="restore another state") from error
 
-    Raises:
-        TypeError: A state has no such values.
-    """
+
+def _json_value(value: Any) -> Any:
+    """Convert a value that is no type of JSON."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
@@ -308,15 +301,7 @@ def _json_value(value: Any) -> Any:
 
 
 def check_lanes(lane_states: Mapping[int, State], schema: Mapping[str, Schema]) -> None:
-    """Check the states of lanes before a chain is opened with them: they may have been edited.
-
-    Args:
-        lane_states: The states, by lane.
-        schema: The schema of the states of the chain: ``SavableDataset.state_schema()``.
-
-    Raises:
-        StateError: A lane's state does not match the schema.
-    """
+    """Check the states of lanes before a chain is opened with them: they may have been edited."""
     for lane, state in lane_states.items():
         try:
             check_value(state, {"made": NotRequired(COUNT), **schema})
@@ -325,33 +310,14 @@ def check_lanes(lane_states: Mapping[int, State], schema: Mapping[str, Schema]) 
 
 
 def _integer(value: Any) -> int:
-    """Convert an integer of any type to int, without rounding or parsing.
-
-    Raises:
-        TypeError: The value is not an integer.
-    """
+    """Convert an integer of any type to int, without rounding or parsing."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"expected an integer, found {short_repr(value)}")
     return operator.index(value)
 
 
-def _kind(value: Any) -> str | None:
-    """Return the kind of a saved state; None if it has none.
-
-    Raises:
-        TypeError: The value is not a string.
-    """
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"expected the name of a kind, found {short_repr(value)}")
-    return value
-
-
 def _lane(name: Any) -> int:
-    """Parse the number of a lane; each number has one spelling.
-
-    Raises:
-        ValueError: The name is not a number, or is spelled in another way.
-    """
+    """Parse the number of a lane; each number has one spelling."""
     number = int(name)
     if str(number) != str(name):
         raise ValueError(f"expected the number of a lane, found {short_repr(name)}")

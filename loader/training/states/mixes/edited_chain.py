@@ -51,14 +51,9 @@ class ContinuedMix:
     change: MixChange | None
 
     def check(self, saved: RunState) -> None:
-        """Check that each lane is after the last change of the mix.
-
-        Raises:
-            StateError: A lane is before it, or the position of the change is not known on this rank.
-        """
-        if self.changes:
-            for lane, state in saved.lane_states.items():
-                _check_position(self.chain, state, lane)
+        """Check that each lane is after the last change of the mix."""
+        for lane, state in saved.lane_states.items():
+            _check_position(self.chain, state, lane)
 
     def lines(self) -> list[str]:
         """Return a line for each dataset, differences first; none without a change."""
@@ -101,13 +96,17 @@ def continue_mix(
         saved: The state.
         kind: The order in which the run visits its lanes.
         lanes: The states of all lanes that are known here.
-        allowed: The mix may have changed.
+        allowed: The mix may have changed; the environment may allow it as well.
 
     Raises:
         StateError: The state is of another dataset or pipeline; the mix has changed, which is not allowed; or the run
             cannot continue with it exactly.
     """
     changes, change = saved.mix_changes, None
+    # The usual case: nothing has changed.
+    if saved.dataset == chain.identity():
+        chain = edited_chain(chain, changes) if changes else chain
+        return ContinuedMix(chain=chain, changes=changes, change=None)
     saved = _with_present_decoders(saved, chain)
     try:
         compare_datasets(saved.dataset, chain.identity())
@@ -130,7 +129,7 @@ def continue_mix(
             change.obstacles.append(ENDS)
         if saved.deal:
             change.obstacles.append(DEALT_SMALL)
-        if not allowed:
+        if not allowed and os.environ.get(VARIABLE, "") != "1":
             if change.obstacles or not change.keeps_datasets:
                 raise
             lines = "\n  ".join(_shortened(change.differences()))
@@ -153,11 +152,6 @@ def _with_present_decoders(saved: RunState, chain: SavableDataset[Any]) -> RunSt
     if changed and chain.worker_config.rank == 0:
         _log.warning("the run continues with the same samples, decoded in another way:\n  %s", "\n  ".join(changed))
     return replace(saved, dataset=dataset)
-
-
-def is_mix_change_allowed(allow_mix_change: bool) -> bool:
-    """Return True if the mix may have changed: the caller or the environment allows it."""
-    return allow_mix_change or os.environ.get(VARIABLE, "") == "1"
 
 
 def _shortened(lines: list[str]) -> list[str]:

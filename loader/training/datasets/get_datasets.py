@@ -14,9 +14,9 @@ from ...pipeline.failures.policy import three_argument_handler
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...shared_signatures import takes_arguments_of
 from .chain import checked_count
+from .dataset_factory import SourceFactory
 from .open_sources import open_leaves
 from .run_datasets import LoadedDatasets
-from .single_datasets import SourceFactory
 
 
 def get_train_dataset(

@@ -24,10 +24,9 @@ from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...pipeline.stages.limit import LimitDataset
 from ...pipeline.stages.log_sample import LogSampleDataset
-from .chain import ChainOptions, Level, SampleStages, batched, build_chain
+from .chain import ChainOptions, ColumnSize, Level, SampleStages, VolumeUnits, batched, build_chain
+from .dataset_factory import DatasetBlendMode, LoadedDataset, SourceFactory
 from .open_sources import Leaf
-from .single_datasets import DatasetBlendMode, LoadedDataset, SourceFactory
-from .volume_units import ColumnSize, VolumeUnits
 
 _MAX_WEIGHTS = 1 << 16  # each state of the run has them
 

@@ -15,20 +15,23 @@ from ...errors import ConfigError, StateError
 from ...pipeline.contract.inner_datasets import close_datasets
 from ...pipeline.contract.stage import SavableDataset, register_with_torch
 from ...pipeline.contract.worker_config import WorkerConfig
-from ..states.framework_state import (
-    broadcast_states,
-    framework_state,
-    gather_states,
-    restore_framework_state,
-)
-from ..states.split_state import redistribute_states
+from ..states.run_state import redistribute_states
 from ..stats.profile import LoaderProfile
 from ..stats.snapshot import LoaderStats, with_all_ranks
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .batches_ahead import DeviceBatches
 from .replay import replay_step, restore_sample
 from .run import LoaderRun
-from .served_states import destination, list_of_states, states_of_ranks, states_of_served
+from .served_states import (
+    broadcast_states,
+    destination,
+    framework_state,
+    gather_states,
+    list_of_states,
+    restore_framework_state,
+    states_of_ranks,
+    states_of_served,
+)
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -14,10 +14,10 @@ from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
 from ...samples.hooks import in_hook_context
-from ..states.plain_values import check_plain, check_size, max_values
+from ..states.plain_pickle import check_plain, check_size, max_values
 from ..states.run_state import ENDLESS, check_lanes
-from ..workers.dropped_samples import input_at
 from ..workers.running_lane import MICRO_BATCH, LanesInTurn, open_lane, remade_batches
+from ..workers.worker_errors import input_at
 
 _HINT = "pass batch.__restore_key__ unchanged"
 _MAX_NUMBER = 1 << 48

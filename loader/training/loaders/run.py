@@ -20,8 +20,8 @@ from ..states.mixes.differences import run_differences
 from ..states.mixes.edited_chain import ContinuedMix, continue_mix
 from ..states.run_state import ENDLESS, RunState, check_lanes
 from ..states.run_steps import RunSteps, checked_skips
+from ..stats.meter import readers_of
 from ..stats.run_stats import RunFacts, RunStats
-from ..stats.sources import readers_of
 from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
 from .lane_batches import LaneBatches, Position, ShutDown

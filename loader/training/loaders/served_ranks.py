@@ -14,12 +14,9 @@ from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.measuring.counts import add_numbers
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...progress_bar import progress_bar
-from ..states.framework_state import is_distributed
-from ..states.lightning_file import ALL_RANKS
-from ..states.run_state import RunState
-from ..states.split_state import redistribute_states
-from ..stats.headroom import HeadroomTrial
-from ..stats.profile import LoaderProfile, check_trace_path
+from ..states.find import ALL_RANKS
+from ..states.run_state import RunState, redistribute_states
+from ..stats.profile import HeadroomTrial, LoaderProfile, check_trace_path
 from ..stats.report_files import checked_stats
 from ..stats.run_stats import RunStats
 from ..stats.snapshot import BY_NAME, COUNTS, LoaderStats, SourceStats, with_all_served
@@ -33,6 +30,7 @@ from .served_states import (
     broadcast_to_serving,
     destination,
     gather_served,
+    is_distributed,
     list_of_states,
     states_of_ranks,
     states_of_served,

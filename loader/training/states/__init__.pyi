@@ -24,6 +24,10 @@ from .mixes.differences import (
     run_differences as run_differences,
 )
 from .mixes.edited_chain import continue_mix as continue_mix, edited_chain as edited_chain
-from .run_state import ENDLESS as ENDLESS, RunState as RunState, merge_states as merge_states
+from .run_state import (
+    ENDLESS as ENDLESS,
+    RunState as RunState,
+    merge_states as merge_states,
+    ranks_of_run as ranks_of_run,
+)
 from .run_steps import RunSteps as RunSteps
-from .split_state import ranks_of_run as ranks_of_run

@@ -17,8 +17,7 @@ from typing import Any, BinaryIO, Literal
 from ...errors import EnergonError, StateError
 from ...storage import EPath, FileStream, max_document_bytes, open_parent
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
-from .plain_pickle import PickleLimitError, UnknownGlobalError, read_pickle
-from .plain_values import HINT, max_values, too_many_values
+from .plain_pickle import HINT, PickleLimitError, UnknownGlobalError, max_values, read_pickle, too_many_values
 
 Form = Literal["json", "torch"]
 

@@ -12,8 +12,7 @@ from typing import Any
 from ...errors import StateError
 from ...metadataset.documents.weight_schedule import EntrySchedule
 from .mixes.differences import each_setting
-from .run_state import RunState
-from .split_state import ranks_of_run, redistribute_states
+from .run_state import RunState, ranks_of_run, redistribute_states
 
 _MAX_RANKS = 100_000  # bounds the list of missing ranks
 _MAX_RUNS = 1000

@@ -15,10 +15,8 @@ from ...errors import StateError, StorageError
 from ...storage import EPath, open_storage
 from .checkpoint_file import Form, read_checkpoint
 from .describe import group_by_run
-from .find import FoundState, Place, find_states, place_text
-from .lightning_file import is_lightning, rewrite_lightning
-from .run_state import RunState
-from .split_state import redistribute_states
+from .find import FoundState, Place, find_states, is_lightning, place_text, rewrite_lightning
+from .run_state import RunState, redistribute_states
 
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")
 _ACCELERATE_NAME = re.compile(r"custom_checkpoint_\d+\.pkl")

@@ -17,9 +17,8 @@ from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.message import mapped_bytes
-from .headroom import HeadroomTrial
-from .meter import RankMeter
-from .profile import LoaderProfile, ScriptProfile, check_trace_path
+from .meter import RankMeter, decoded_format, source_names
+from .profile import HeadroomTrial, LoaderProfile, ScriptProfile, check_trace_path
 from .report_files import (
     METRICS,
     GrowingCounters,
@@ -32,7 +31,6 @@ from .report_files import (
     replace_prometheus_file,
 )
 from .snapshot import COUNTS, LoaderStats, SourceStats, WorkerStats
-from .sources import decoded_format, source_names
 
 _log = get_logger("loader")
 

@@ -36,8 +36,7 @@ from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...transport.message import BundlePacker, PackedBundle, SegmentFlags, SegmentPool, unpack_bundle
-from ..stats.meter import RankMeter
-from ..stats.sources import reader_numbers
+from ..stats.meter import RankMeter, reader_numbers
 from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump

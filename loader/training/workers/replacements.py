@@ -15,11 +15,11 @@ from ...errors import ConfigError, StorageError, WorkerError
 from ...escaped_log import get_logger
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
-from ..stats.sources import readers_of
-from .dropped_samples import reader_at
+from ..stats.meter import readers_of
 from .running_lane import LaneHost, open_lane
 from .stream_options import StreamOptions
 from .worker_board import RecordedSample, WorkerBoard
+from .worker_errors import reader_at
 
 _log = get_logger(__name__)
 

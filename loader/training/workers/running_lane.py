@@ -20,7 +20,7 @@ from ...samples.hooks import HookContext, in_hook_context, running_hook_context,
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
 from .batch_trace import BatchTrace, Record, recording
-from .dropped_samples import dropped_samples
+from .worker_errors import dropped_samples
 
 MICRO_BATCH = "micro-batch"
 """The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""

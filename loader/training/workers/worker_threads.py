@@ -20,8 +20,7 @@ from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.worker_identity import set_worker_thread
 from ...samples.hooks import separate_hook_context
 from ...transport.batch_memory import separate_batch_memory
-from ..stats.meter import RankMeter
-from ..stats.sources import reader_numbers
+from ..stats.meter import RankMeter, reader_numbers
 from .bundles import WorkerMessages
 from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every

@@ -22,11 +22,7 @@ _ATTEMPTS = 10  # of a random crop to fit into the picture, as in torchvision
 
 
 class _TorchvisionClass:
-    """A class attribute that imports ``torchvision.transforms`` when it is read.
-
-    Args:
-        name: Name of the class there.
-    """
+    """A class attribute that imports ``torchvision.transforms`` when it is read."""
 
     def __init__(self, name: str) -> None:
         self._name = name

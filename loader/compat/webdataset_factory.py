@@ -462,11 +462,6 @@ def _split_request(
 
 
 def _wanted(storage: Storage, paths: Sequence[str | os.PathLike[str]], present: Sequence[str]) -> frozenset[str]:
-    """Return the names of the listed shards.
-
-    Raises:
-        ConfigError: Some do not exist, or none is listed.
-    """
     root = storage.path("")
     wanted: dict[str, None] = {}
     for path in paths:

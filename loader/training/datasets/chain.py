@@ -38,8 +38,6 @@ class ChainOptions:
     """Options of the stages above the reader: arguments of ``get_train_dataset`` and ``get_val_dataset``.
 
     Attributes:
-        task_encoder: The user's hooks.
-        worker_config: Ranks, workers and lanes of the run.
         batch_size: Samples of a micro-batch; None yields single samples.
         batch_drop_last: Drop a last batch of fewer samples.
         packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
@@ -69,7 +67,6 @@ class ChainOptions:
 
     @property
     def groups(self) -> bool:
-        """True if the samples of a batch are of one group."""
         return not is_default(self.task_encoder.batch_group_criterion)
 
     @property
@@ -90,12 +87,7 @@ class ChainOptions:
 
 
 def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False) -> int | None:
-    """Check an argument that is None or at least 1.
-
-    Raises:
-        ConfigError: The argument is out of range.
-        TypeError: The argument is no integer.
-    """
+    """Check an argument that is None or at least 1."""
     check_integers({name: given})
     if given is not None and given < 1 and not (may_be_minus_1 and given == -1):
         expected = f"{name} to be -1, None or at least 1" if may_be_minus_1 else f"{name} of at least 1, or None"
@@ -128,7 +120,6 @@ class SampleStages:
 
     Args:
         sources: The datasets of all readers, by their numbers in raw samples.
-        options: Options of the stages.
     """
 
     def __init__(self, sources: Sequence[Source], options: ChainOptions) -> None:
@@ -138,7 +129,6 @@ class SampleStages:
         self._names_sources = False
 
     def lift(self, chain: SavableDataset[Any], level: Level, to: Level) -> SavableDataset[Any]:
-        """Add the stages from one level to another."""
         options, encoder = self._options, self._options.task_encoder
         packs = options.packing_buffer_size is not None
         if level < Level.ENCODED <= to:
@@ -149,7 +139,6 @@ class SampleStages:
         return chain
 
     def _samples(self, reader: SavableDataset[Any]) -> SavableDataset[Any]:
-        """Add the stages that decode and cook samples."""
         encoder = self._options.task_encoder
         if not self._cooks:
             return DecodeDataset(reader, sources=self._sources)
@@ -262,12 +251,7 @@ _MAX_NAMED = 5  # datasets, in a message
 
 
 class ColumnSize:
-    """Function that returns the size of a raw sample from a column of its dataset.
-
-    Args:
-        sources: The datasets by their numbers in raw samples.
-        unit: Name of the columns.
-    """
+    """Function that returns the size of a raw sample from a column of its dataset."""
 
     def __init__(self, sources: Sequence[Source], unit: str) -> None:
         self._sources = sources
@@ -297,11 +281,7 @@ class ColumnSize:
         """Return the size of a sample.
 
         Args:
-            source: Number of its dataset.
             number: Its number in the index; for a join, in the index of the primary dataset.
-
-        Raises:
-            ConfigError: The column has no value for it.
         """
         column = self._columns.get(source) or self._open(source)
         value = column.values[number].item()
@@ -331,11 +311,7 @@ def write_command(path: str, unit: str) -> str:
 
 
 class UnknownSize:
-    """Placeholder of a function that returns the size of a sample, in the chain of a run that is only described.
-
-    Args:
-        unit: The unit.
-    """
+    """Placeholder of a function that returns the size of a sample, in the chain of a run that is only described."""
 
     def __init__(self, unit: str) -> None:
         self.__name__ = unit
@@ -352,8 +328,6 @@ class VolumeUnits:
     """The units of a run's blends.
 
     Args:
-        sources: The datasets.
-        encoder: The task encoder, whose metrics are used.
         needs_sizes: Refuse units whose sizes are not known.
     """
 
@@ -367,15 +341,7 @@ class VolumeUnits:
         return size_metrics(self._encoder)
 
     def size(self, unit: str, leaves: Sequence[int]) -> tuple[Callable[[Any], Any], Level]:
-        """Return the function that measures items in a unit, and the items that it takes.
-
-        Args:
-            unit: The unit.
-            leaves: Numbers of the datasets below the blend.
-
-        Raises:
-            ConfigError: The task encoder has no such metric, and some of the datasets have no such column.
-        """
+        """Return the function that measures items in a unit, and the items that it takes."""
         metric = self._metrics.get(unit)
         if metric is not None:
             return metric.function, Level.PACKED if metric.after == "packing" else Level.ENCODED
@@ -402,7 +368,6 @@ class VolumeUnits:
         )
 
     def _lacking(self, unit: str, leaves: Sequence[int]) -> Iterator[str]:
-        """Yield the datasets without a column, each once."""
         seen: set[str] = set()
         for leaf in leaves:
             dataset = self._sources[leaf].first

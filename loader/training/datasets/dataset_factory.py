@@ -315,16 +315,12 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
     """A factory for a source that is open already.
 
     Args:
-        source: The source.
-        place: Its place in the metadataset that names it.
         **options: Arguments of :class:`BaseCoreDatasetFactory`.
 
     Attributes:
         name: Name of the folder or file of samples; for a join, of its metadataset.
         path: Path of the folder or file of samples; for a join, of its metadataset.
         paths: Folder or file of samples; for a join, of each member.
-        split_part: Part of the split.
-        subflavors: Labels of all samples.
         place: Place in the document that names it (``splits.val.blend[2]``); empty without a metadataset.
     """
 
@@ -342,15 +338,10 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
 
     @property
     def source(self) -> Source:
-        """The source that the stages read."""
         return self._source
 
     def as_file_store(self) -> FileStore[Any]:
-        """Return the store of the dataset's parts, by name.
-
-        Raises:
-            EnergonError: The parts have no names.
-        """
+        """Return the store of the dataset's parts, by name."""
         store = self._source.stores.own
         if store is None:
             raise EnergonError(

@@ -32,15 +32,7 @@ _MAX_WEIGHTS = 1 << 16  # each state of the run has them
 
 
 def planned_schedule(plans: Sequence[LeafPlan], options: ChainOptions) -> PlannedSchedule:
-    """Return the schedule of a run.
-
-    Args:
-        plans: The shares of the datasets, some of which change.
-        options: The stages of the run.
-
-    Raises:
-        ConfigError: The schedule is too large, or counts steps whose samples are not known ahead.
-    """
+    """Return the schedule of a run."""
     planned = _planned([plan.weight or 0.0 for plan in plans], [plan.schedule for plan in plans])
     samples = options.batch_samples
     if samples is None and planned.unit == "steps":
@@ -55,11 +47,7 @@ def planned_schedule(plans: Sequence[LeafPlan], options: ChainOptions) -> Planne
 
 
 def planned_volumes(blend: UnitBlend, options: ChainOptions) -> PlannedSchedule | None:
-    """Return the schedule of a blend by volume, which counts micro-batches as steps; None if its weights never change.
-
-    Raises:
-        ConfigError: The schedule is too large.
-    """
+    """Return the schedule of a blend by volume, which counts micro-batches as steps; None if its weights stay."""
     if not blend.is_scheduled:
         return None
     planned = _planned(blend.weights, blend.schedules)
@@ -70,11 +58,6 @@ def planned_volumes(blend: UnitBlend, options: ChainOptions) -> PlannedSchedule 
 
 
 def _planned(weights: Sequence[float], schedules: Sequence[EntrySchedule | None]) -> PlannedSchedule:
-    """Return the schedule of some weights.
-
-    Raises:
-        ConfigError: It is too large.
-    """
     known = [schedule for schedule in schedules if schedule is not None]
     starts = combine_starts(known)
     if len(starts) * len(weights) > _MAX_WEIGHTS:
@@ -220,11 +203,6 @@ class LoadedDatasets:
         return replace(self, leaves=tuple(leaves))
 
     def _passes(self) -> tuple[float, ...]:
-        """Return the repetitions of a pass.
-
-        Raises:
-            ConfigError: The mix is one of weights.
-        """
         if self._is_weighted:
             raise ConfigError(
                 "a blend by weight has no end, and repeat=False requires one",
@@ -333,7 +311,6 @@ class LoadedDatasets:
 
 
 def _logged(chain: SavableDataset[Any], mode: Literal["train", "val"]) -> SavableDataset[Any]:
-    """Add the stage that logs micro-batches, if the worker config requests it."""
     config = chain.worker_config
     return LogSampleDataset(chain, mode) if config.worker_debug_path is not None and config.worker_log_level else chain
 
@@ -352,14 +329,8 @@ def build_volume_chain(
     """Build the chain from the readers to micro-batches.
 
     Args:
-        sources: The datasets.
-        tree: The blends above them.
         plan_of: Returns the order of a group's samples.
-        options: Options of the stages.
         needs_sizes: Refuse units whose sizes are not known.
-
-    Raises:
-        ConfigError: A unit is not known; or a blend would count samples, and one below it packs.
     """
     pool = ShardPool(readers=sum(1 for _ in tree.groups()), sources=len(sources))
     chain, level = _Builder(sources, plan_of, options, pool, needs_sizes=needs_sizes).blend(tree)

@@ -187,7 +187,6 @@ class _Ahead:
         self._run.hold(None)
 
     def _fill(self) -> None:
-        """Start copies until enough are on their way, or the iteration ends."""
         while len(self._queue) < self._wanted and not self._is_over:
             try:
                 batch = next(self._items)

@@ -59,11 +59,7 @@ class RankShare(DistributedSampler[Any]):
 
 
 class _Fixed:
-    """Property that cannot be set; the error names the reason.
-
-    Args:
-        getter: Returns the value for a loader.
-    """
+    """Property that cannot be set; the error names the reason."""
 
     def __init__(self, getter: Callable[[Any], Any]) -> None:
         self._getter = getter

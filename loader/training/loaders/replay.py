@@ -31,12 +31,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     A micro-batch gets the random numbers of its first build, provided that no sample was skipped for it.
 
     Args:
-        dataset: The chain.
         key: ``(stage, lane, micro-batch, item id)``; lists instead of tuples are accepted.
-        lanes: L of the run.
-
-    Raises:
-        StateError: The key has another form, or the run has no such stage or lane.
     """
     key = _checked_key(key)
     stage, number, batch, item_id = key
@@ -68,11 +63,6 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
 
 
 def _checked_key(key: Any) -> tuple[str, int, int | None, ItemId]:
-    """Return a key as nested tuples.
-
-    Raises:
-        StateError: It has another form, or holds something that no key has.
-    """
     try:
         check_size(key, max_values())
         check_plain(key)
@@ -122,12 +112,7 @@ _MADE, _READ = "made", "0 read"
 
 
 def replay_step(run: LoaderRun, step: int) -> Any:
-    """Rebuild the micro-batch of a step on this rank; the loader's position stays.
-
-    Raises:
-        ConfigError: The run has an end, or the rank has no micro-batch in the step.
-        StateError: All samples of the micro-batch were skipped.
-    """
+    """Rebuild the micro-batch of a step on this rank; the loader's position stays."""
     if run.lanes.kind != ENDLESS:
         raise ConfigError(
             "expected a training dataset without end: the steps of a pass differ between ranks",
@@ -149,17 +134,8 @@ def replay_step(run: LoaderRun, step: int) -> Any:
 def replay_batch(chain: SavableDataset[Any], number: int, *, lanes: int, known: Iterable[State]) -> tuple[Any, ItemId]:
     """Rebuild a micro-batch of an endless run.
 
-    Args:
-        chain: The stages of the lanes.
-        number: The micro-batch of the run.
-        lanes: L of the run.
-        known: States of its lane, before or after it.
-
     Returns:
         The micro-batch, :data:`SKIPPED` if all its samples were skipped, and its item id.
-
-    Raises:
-        StateError: A state is damaged.
     """
     lane, own, known = number % lanes, number // lanes, list(known)
     for state in known:

@@ -51,19 +51,12 @@ class LoaderRun:
     """Iterations over the micro-batches of a rank; one of them is live at a time.
 
     Args:
-        dataset: The chain.
-        options: Options of the workers.
         held: The positions of the runs that take steps together; None for a run of its own.
-        number: The number of this one among them.
 
     Attributes:
         built: The stages of the lanes, as the program built them.
         chain: The same; after a change of the mix, a copy that knows the earlier mixes.
-        mix_changes: The changes of the mix.
         numbering: The steps of the run, and the steps that are skipped.
-        lanes: Their micro-batches.
-        steps: The stages of the rank.
-        options: Options of the workers.
         restored_lanes: The states of lanes with which the run was restored.
         stats: The statistics; None for none.
     """
@@ -102,11 +95,6 @@ class LoaderRun:
         self._iteration: object = None
 
     def _leave_out(self, numbering: RunSteps) -> None:
-        """Number the steps, and skip those of the options.
-
-        Raises:
-            ConfigError: The run has no steps that are the same on all ranks.
-        """
         self.numbering = numbering.leaving_out(checked_skips(self.options.skip_steps))
         self.lanes.left_out = self.numbering.batches_left_out
         if self.lanes.left_out and self.lanes.kind != ENDLESS:
@@ -160,11 +148,6 @@ class LoaderRun:
             yield batch
 
     def measured(self) -> RunStats:
-        """Return the statistics.
-
-        Raises:
-            ConfigError: The loader was built without.
-        """
         if self.stats is None:
             raise not_measured()
         return self.stats
@@ -183,7 +166,6 @@ class LoaderRun:
         )
 
     def close(self) -> None:
-        """End the workers."""
         is_running = self.lanes.is_running
         self.lanes.close()
         if is_running and self.stats is not None:
@@ -272,13 +254,7 @@ class LoaderRun:
         """Continue from the position of this rank.
 
         Args:
-            saved: The position.
-            lane_states: The states of all lanes that are known here.
             allow_mix_change: The mix of datasets may have changed; the environment may allow it as well.
-
-        Raises:
-            StateError: It is of other data, another pipeline, or other lanes; or the mix has
-                changed, and this is not allowed or not possible exactly.
         """
         if self.stats is not None:
             self.stats.end_profile()
@@ -362,7 +338,6 @@ class LoaderLog:
         self._write("SavableLoader.__init__", config=_description(dataset))
 
     def logged(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield the micro-batches of an iteration, and write a line for each."""
         iteration = self._iterations
         self._iterations += 1
         self._write("SavableDataLoader.iter", iter_id=iteration)

@@ -201,12 +201,7 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
 
 
 def checked_serves(serves: Any, ranks: int) -> tuple[int, ...]:
-    """Return the argument ``serves`` as integers.
-
-    Raises:
-        ConfigError: It is empty, names a data rank twice, or one that the run does not have.
-        TypeError: It is no sequence of integers.
-    """
+    """Return the argument ``serves`` as integers."""
     try:
         found = tuple(map(index, serves))
     except TypeError:
@@ -242,7 +237,6 @@ class ServedPosition(NamedTuple):
     """The position between two steps.
 
     Attributes:
-        ranks: The positions of the data ranks.
         over: The indexes of those that have ended, while others have not.
     """
 
@@ -253,16 +247,7 @@ class ServedPosition(NamedTuple):
 class ServedRuns:
     """Iterations over the steps of several data ranks; one of them is live at a time.
 
-    Args:
-        datasets: The chain of each data rank.
-        options: Options of the workers of each data rank.
-
-    Raises:
-        ConfigError: The options have a port for metrics, which data ranks cannot share.
-
     Attributes:
-        runs: The run of each data rank.
-        options: The options.
         delivered: The position after the last step that the training loop got, if others were taken ahead of it.
         stats: The statistics; None for none.
         iteration: Identifies the live iteration; None outside of iterations.
@@ -301,7 +286,6 @@ class ServedRuns:
 
     @property
     def starts_over(self) -> bool:
-        """True if the next iteration begins at the first step, as in validation."""
         return self.runs[0].starts_over
 
     def iterate(self, length: int | None) -> Iterator[tuple[Any, ...]]:
@@ -363,17 +347,11 @@ class ServedRuns:
                 return
 
     def measured(self) -> ServedStats:
-        """Return the statistics of all data ranks together.
-
-        Raises:
-            ConfigError: The loader was built without.
-        """
         if self.stats is None:
             raise not_measured()
         return self.stats
 
     def start(self) -> None:
-        """Start the workers; the next iteration uses them. Do nothing if they run."""
         if not self.lanes.is_running:
             self._return()
         for run in self.runs:
@@ -391,7 +369,6 @@ class ServedRuns:
         self._over = frozenset()
 
     def position(self) -> ServedPosition:
-        """Return the position after the last step that was taken."""
         return ServedPosition(ranks=tuple(run.position() for run in self.runs), over=self._over)
 
     def hold(self, position: ServedPosition | None) -> None:
@@ -407,7 +384,6 @@ class ServedRuns:
             self.hold(None)
 
     def rewind(self, position: ServedPosition) -> None:
-        """Continue from an earlier position of this run, in new workers; the live iteration ends."""
         self.iteration = None
         self._over = position.over
         for run, own in zip(self.runs, position.ranks, strict=True):
@@ -422,7 +398,6 @@ class ServedStats:
 
     Args:
         runs: Those of each data rank, by number.
-        headroom: Compare new steps with cached ones.
 
     Attributes:
         trial: This comparison; None for none.
@@ -437,17 +412,14 @@ class ServedStats:
         return max(run.meter.queued() for run in self._runs.values())
 
     def begin_trial(self, rounds: int | None) -> None:
-        """Compare new steps with cached ones in the iterations that follow."""
         self.trial = HeadroomTrial(self._queued, rounds=rounds)
 
     def profile(self, path: str | os.PathLike[str] | None, steps: int | None) -> LoaderProfile:
-        """Return a profile, which begins with its ``with`` block; each data rank is a process of its trace."""
         check_trace_path(path)
         meters = {rank: run.meter for rank, run in self._runs.items()}
         return LoaderProfile(meters, self.stats, path=path, steps=steps)
 
     def each(self) -> list[LoaderStats]:
-        """Return the statistics of each data rank."""
         return [run.stats() for run in self._runs.values()]
 
     def stats(self) -> LoaderStats:

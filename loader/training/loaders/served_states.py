@@ -28,11 +28,7 @@ _POSITION = ("batch", "lane_states", "steps", "passes", "ended")
 
 
 def list_of_states(state: Any) -> Sequence[Any]:
-    """Return the argument of ``restore_state_global``.
-
-    Raises:
-        StateError: It is no list of states.
-    """
+    """Return the argument of ``restore_state_global``."""
     if isinstance(state, list | tuple):
         return state
     what = f"a dict with the keys {[*state][:8]}" if isinstance(state, dict) else f"a {type(state).__name__}"
@@ -48,10 +44,6 @@ def states_of_ranks(saved: Sequence[Any], *, allow_edited: bool = False) -> list
 
     Args:
         saved: Results of loaders with and without ``serves``.
-        allow_edited: Accept states that were edited.
-
-    Raises:
-        StateError: A state is damaged, or a data rank was saved by several processes at different steps.
     """
     if not any(isinstance(one, Mapping) and SERVED in one for one in saved):
         return [RunState.from_plain(one, allow_edited=allow_edited) for one in saved]
@@ -69,11 +61,7 @@ def states_of_ranks(saved: Sequence[Any], *, allow_edited: bool = False) -> list
 
 
 def states_of_served(saved: Any, *, allow_edited: bool = False) -> list[RunState]:
-    """Return the states of data ranks in the result of ``save_state_rank``, of a loader with or without ``serves``.
-
-    Raises:
-        StateError: A state is damaged.
-    """
+    """Return the states of data ranks in the result of ``save_state_rank``, of a loader with or without ``serves``."""
     if not isinstance(saved, Mapping) or SERVED not in saved:
         return [RunState.from_plain(saved, allow_edited=allow_edited)]
     parts = saved[SERVED]
@@ -89,11 +77,7 @@ def gather_served(
 
     Args:
         states: The states of the data ranks that this process serves.
-        config: The worker config of the run.
         dst_rank: The process, within the group, that gets them, and the others None; None: all get them.
-
-    Raises:
-        StateError: No process serves one of the data ranks, or the group has no process ``dst_rank``.
     """
     group = config.data_parallel_group
     served = [list(states)]
@@ -131,11 +115,7 @@ def gather_served(
 
 
 def broadcast_to_serving(states: Any, config: WorkerConfig, src_rank: int) -> Any:
-    """Return the states of process ``src_rank`` of the group on every process; all must call it.
-
-    Raises:
-        StateError: The group has no such process.
-    """
+    """Return the states of process ``src_rank`` of the group on every process; all must call it."""
     group = config.data_parallel_group
     processes = dist.get_world_size(group) if is_distributed() else 1
     if not 0 <= src_rank < processes:
@@ -185,11 +165,7 @@ def is_distributed() -> bool:
 
 
 def rank_in_group(global_rank: int, config: WorkerConfig) -> int:
-    """Convert a rank of the whole process group to its data-parallel rank.
-
-    Raises:
-        StateError: The rank is not in the data-parallel group.
-    """
+    """Convert a rank of the whole process group to its data-parallel rank."""
     if config.data_parallel_group is None:
         return global_rank
     try:

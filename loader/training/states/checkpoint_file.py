@@ -33,8 +33,6 @@ class CheckpointFile:
     """A file and its content.
 
     Attributes:
-        path: The file.
-        form: The file's format.
         content: Nested dicts and lists; in a file of ``torch.save`` also :class:`~.plain_pickle.Opaque` values.
     """
 
@@ -47,10 +45,6 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
     """Read a JSON file, or the plain data in a file of ``torch.save``.
 
     Tensors are not read. A pickle that names other classes or functions is refused, and none of them is imported.
-
-    Raises:
-        StorageError: The file is missing, or cannot be read.
-        StateError: The file has another format, is truncated, too large, or holds objects that would run code.
     """
     storage, name = open_parent(path)
     text = os.fspath(path)
@@ -74,9 +68,6 @@ def load_with_tensors(path: str) -> Any:
     """Load a file of ``torch.save`` that :func:`read_checkpoint` accepted, with its tensors on the CPU.
 
     The data of tensors is read when it is used.
-
-    Raises:
-        StateError: ``torch.load(…, weights_only=True)`` refuses the file.
     """
     import torch
 

@@ -86,9 +86,6 @@ def group_by_run(states: Iterable[tuple[str, RunState]]) -> list[list[tuple[str,
     Args:
         states: Pairs of a place and a state. Of equal states, the first one counts: some frameworks save those of all
             ranks on each rank.
-
-    Raises:
-        StateError: The states are of more than 1,000 runs.
     """
     runs: dict[tuple[bytes, int], list[tuple[str, RunState]]] = {}
     seen: set[bytes] = set()
@@ -190,7 +187,6 @@ class _Datasets:
             }
 
     def _parts(self, settings: Any, count: int, share: EntrySchedule | None) -> Sequence[EntrySchedule | None]:
-        """Return the shares of the inputs of a stage."""
         if count == 1 or share is None:
             return [share] * count
         try:

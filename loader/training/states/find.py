@@ -34,18 +34,12 @@ def rewrite_lightning(
     """Write a checkpoint with converted states of all its loaders.
 
     Args:
-        path: The checkpoint.
         found: The states in it; each loader is converted by itself.
         convert: Returns the new states of all ranks of a loader.
         folder: The folder for the new checkpoint, which has the name of the old one.
 
     Returns:
         The new states of the first loader.
-
-    Raises:
-        StateError: A loader's states are not those of all ranks, or cannot be converted; or the file holds objects that
-            would run code.
-        StorageError: The file cannot be written.
     """
     import torch
 
@@ -63,11 +57,7 @@ def rewrite_lightning(
 
 
 def _slot(found: FoundState) -> tuple[Place, bool]:
-    """Return the place of a loader's states, and True if they are there as the result of ``state_dict()``.
-
-    Raises:
-        StateError: The state belongs to a single rank, to be restored by that rank.
-    """
+    """Return the place of a loader's states, and True if they are there as the result of ``state_dict()``."""
     place = found.place
     if place[-2:-1] == (ALL_RANKS,):
         return place[:-2], True
@@ -114,10 +104,6 @@ def find_states(document: Any, *, allow_edited: bool = False) -> list[FoundState
         document: The content of a checkpoint. Values other than dicts, lists and tuples are ignored, and so are values
             nested deeper than 64 levels.
         allow_edited: Accept states whose checksum is missing or does not fit their values.
-
-    Raises:
-        StateError: A state is damaged or of another version, or the document has more values than
-            :func:`~.plain_values.max_values`.
 
     >>> find_states({"model": {}, "step": 3})
     []

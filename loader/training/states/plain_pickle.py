@@ -48,9 +48,6 @@ def check_size(value: Any, limit: int) -> int:
     """Check that a value is no larger and no deeper than states are; return its number of values.
 
     Values that are referenced several times count each time, and long strings count as several.
-
-    Raises:
-        StateError: It is larger or deeper.
     """
     level = {0: (1, value)}  # each value once, with its references: a few lists can nest to billions of values
     values = 0
@@ -88,12 +85,8 @@ def check_plain(state: Any, *, is_json: bool = False) -> None:
     """Check that a state, whose size was checked, is plain data.
 
     Args:
-        state: The state.
         is_json: Refuse what JSON cannot represent, too: keys that are no strings, infinite numbers, and numbers of
             numpy, to which some frameworks convert Python's.
-
-    Raises:
-        StateError: It holds other objects, such as tensors, which do not compare as values do.
     """
     plain_types = _PLAIN_TYPES if is_json else (*_PLAIN_TYPES, np.number)
     pending = [state]
@@ -132,11 +125,7 @@ _MARK = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque:
-    """A value that is no plain data: a tensor, a storage, a class.
-
-    Attributes:
-        name: Name of the class or function that makes it.
-    """
+    """A value that is no plain data: a tensor, a storage, a class."""
 
     name: str
 
@@ -154,11 +143,7 @@ def read_pickle(data: bytes, *, start: int = 0, max_instructions: int) -> tuple[
 
     Args:
         data: A pickle of protocol 2; other data may follow.
-        start: Offset of the pickle.
         max_instructions: Limit of its instructions. Each takes less than a microsecond, and makes at most one object.
-
-    Returns:
-        The value, and the offset of its end.
 
     Raises:
         UnknownGlobalError: It names a class or function that tensors do not need.

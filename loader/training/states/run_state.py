@@ -79,24 +79,16 @@ class RunState:
     """The state of one rank, or the merged states of all ranks.
 
     Attributes:
-        lanes: L.
-        ranks: R when the state was saved.
         rank: The rank; None for merged states.
-        seed: Seed of the run.
         batch: The next micro-batch of the run.
-        lane_states: By lane, for lanes that have begun.
         steps: The counts of the stages that count on the rank, outermost first.
-        passes: How often a pass over finite data was restarted.
         ended: True if the pass is over.
-        dataset: Description of the chain and its data.
         kind: Order of the lanes; None if the state does not have it.
         deal: Samples of the micro-batches that the lanes take in turn from the epochs of a small source; 0 if each lane
             has a stream of its own.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
         mix_changes: The changes of the mix of datasets, the first one first.
         ranks_at: The numbers of ranks that the run had; empty if it never changed.
-        skip_steps: The steps that are skipped.
-        worker_restarts: The number of worker processes that were replaced.
         quarantined: The samples that are passed over because they killed workers.
     """
 
@@ -121,7 +113,6 @@ class RunState:
 
     @property
     def run_steps(self) -> RunSteps:
-        """The steps of the run."""
         return RunSteps(ranks_at=self.ranks_at or ((0, self.ranks),), skips=self.skip_steps)
 
     @property
@@ -159,11 +150,7 @@ class RunState:
         """Create a state from the result of :meth:`to_plain`.
 
         Args:
-            saved: The plain data.
             allow_edited: Accept a state without a checksum, or with the checksum of other entries.
-
-        Raises:
-            StateError: The value is not a state, is damaged or edited, or is of another version.
         """
         if type(saved).__module__.startswith("megatron.energon"):
             raise StateError(
@@ -243,7 +230,6 @@ class RunState:
             )
 
     def _check(self) -> None:
-        """Check the ranges of all numbers."""
         for name, number, stop in (
             ("lanes", self.lanes - 1, _MAX_LANES),
             ("ranks", self.ranks - 1, _MAX_LANES),
@@ -288,7 +274,6 @@ def _digest(plain: Mapping[str, Any]) -> str:
 
 
 def _has_checksum(saved: Mapping[str, Any]) -> bool:
-    """Return True if a state has the checksum of its values."""
     try:
         # Earlier versions sorted integer keys as integers; such a state was kept as a pickle.
         return bool(saved["checksum"] == checksum_of(saved) or saved["checksum"] == _digest(saved))
@@ -297,7 +282,6 @@ def _has_checksum(saved: Mapping[str, Any]) -> bool:
 
 
 def _json_value(value: Any) -> Any:
-    """Convert a value that is no type of JSON."""
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
@@ -337,9 +321,6 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         lockstep: Require all ranks to be at the same step, as in an endless run. In a finite pass some ranks may be a
             micro-batch ahead; then the counts of virtual epochs and limits are those of the rank that is furthest, so
             that no limit is exceeded.
-
-    Raises:
-        StateError: A rank's state is missing or repeated, or the states are of different runs or steps.
     """
     if not states:
         raise StateError("expected the states of all ranks, found none")
@@ -398,14 +379,9 @@ def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState
 
     Args:
         states: One for each rank of the run, in any order.
-        ranks: R', the ranks of the restored run.
 
     Returns:
         The states, by rank.
-
-    Raises:
-        StateError: A rank's state is missing, the states are of different runs or steps, or the lanes of the run cannot
-            be split over so many ranks.
     """
     run = merge_states(states, lockstep=not states or states[0].kind not in (FINITE, LANE_BY_LANE))
     if ranks < 1:

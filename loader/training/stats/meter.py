@@ -56,8 +56,6 @@ class WorkerMeter:
         replacement_ns: The same for processes that ended, and the first micro-batch of those that replaced them.
         transport_ns: Time in which the training loop unpacked what it sent.
         waited_for: ``waited_ns`` and ``transport_ns`` by activity, in seconds.
-        is_started: A micro-batch of its present process has arrived.
-        is_replaced: Its present process took the place of another one.
     """
 
     def __init__(self) -> None:
@@ -73,11 +71,7 @@ class WorkerMeter:
         return {**self.counts.times(), TRANSPORT: (self.counts.transport_ns + self.transport_ns) / 1e9}
 
     def attribute(self, waited_ns: int) -> None:
-        """Attribute the waits since the last call to what the worker did in this time, in proportion.
-
-        Args:
-            waited_ns: All waits for the worker.
-        """
+        """Attribute the waits since the last call to what the worker did in this time, in proportion."""
         new_ns, made_ns = waited_ns - self._attributed_ns, self.counts.make_ns
         if new_ns <= 0 or made_ns == self._made_ns:
             return  # no counts have arrived yet: the next call attributes these waits, too
@@ -116,7 +110,6 @@ class RankMeter:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all measurements."""
         self.workers: list[WorkerMeter] = []
         self.begin_ns = 0
         self._progress = 0, 0, 0  # steps, waited_ns, end_ns
@@ -148,7 +141,6 @@ class RankMeter:
                 recorder.count_samples()
 
     def begin_again(self, worker: int) -> None:
-        """Note that another process takes the place of a worker."""
         self.workers[worker].is_started, self.workers[worker].is_replaced = False, True
 
     def lost(self, worker: int, *, begin_ns: int) -> None:
@@ -164,7 +156,6 @@ class RankMeter:
         return recorder
 
     def queued(self) -> int:
-        """Return the number of micro-batches that wait for the training loop."""
         stream = None if self.is_own_work else self.stream
         return 0 if stream is None else sum(stream.queue(worker)[0] for worker in range(len(self.workers)))
 
@@ -174,11 +165,7 @@ class RankMeter:
         """Note a bundle of a worker, whose messages are unpacked when they are taken.
 
         Args:
-            worker: The number of the worker.
             counts: What the worker did since it sent counts last; None if it sends none now.
-            begin_ns: When the training loop began to wait for it.
-            arrived_ns: When it had arrived.
-            batches: Its micro-batches.
         """
         meter = self.workers[worker]
         if meter.is_started:
@@ -232,7 +219,6 @@ class RankMeter:
             del batch
 
     def _check(self, begin_ns: int, now_ns: int) -> None:
-        """Record a step that is traced, and report if it is time to."""
         if self.is_traced:
             self._note_step(begin_ns, now_ns)
         if now_ns >= self._due_ns and self._every_ns is not None:
@@ -245,7 +231,6 @@ class RankMeter:
 
     @property
     def steps(self) -> int:
-        """Micro-batches that were delivered."""
         return self._progress[0]
 
     @property
@@ -260,7 +245,6 @@ class RankMeter:
 
     @property
     def stream(self) -> MeteredStream | None:
-        """The workers, while they run."""
         return self._stream()
 
     def begin_trace(self, steps: int | None) -> None:

@@ -73,11 +73,7 @@ class LoaderProfile:
 
 
 def check_trace_path(path: str | os.PathLike[str] | None) -> None:
-    """Check, before the steps and not after them, that a trace can be written.
-
-    Raises:
-        ConfigError: The file has no folder, or is one itself.
-    """
+    """Check, before the steps and not after them, that a trace can be written."""
     if path is None:
         return
     if not Path(path).absolute().parent.is_dir():
@@ -95,12 +91,7 @@ Calls = Mapping[int, Sequence[Event]]
 
 
 def write_trace(path: str | os.PathLike[str], calls: Mapping[int, Calls]) -> None:
-    """Write calls as a trace.
-
-    Args:
-        path: The file, which is replaced.
-        calls: By rank, which is a process of the trace.
-    """
+    """Write calls as a trace."""
     first_ns = min((event.begin_ns for own in calls.values() for events in own.values() for event in events), default=0)
     found = [event for rank, own in calls.items() for event in trace_events(own, rank=rank, first_ns=first_ns)]
     document = {"traceEvents": found, "displayTimeUnit": "ms"}
@@ -136,13 +127,7 @@ _numbers = count()
 
 @dataclass(slots=True, kw_only=True)
 class ScriptProfile:
-    """The profile of one loader of a program.
-
-    Attributes:
-        folder: Where the trace and the statistics are written.
-        steps: Number of steps of the trace.
-        profile: The profile, while it runs.
-    """
+    """The profile of one loader of a program."""
 
     folder: Path
     steps: int
@@ -196,14 +181,7 @@ class HeadroomTrial:
     """Alternates new and cached micro-batches, and measures the steps of both.
 
     Args:
-        queued: Returns the micro-batches that wait for the training loop.
         rounds: Number of rounds; None alternates until the end.
-
-    Raises:
-        ConfigError: ``rounds`` is below 1.
-
-    Attributes:
-        found: The measurements.
     """
 
     def __init__(self, queued: Callable[[], int], *, rounds: int | None = None) -> None:
@@ -215,7 +193,6 @@ class HeadroomTrial:
 
     @property
     def is_over(self) -> bool:
-        """True if all rounds were measured."""
         return self._rounds is not None and self._rounds <= 0
 
     def alternated(self, batches: Iterator[Any]) -> Iterator[Any]:

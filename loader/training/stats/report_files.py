@@ -87,9 +87,6 @@ class StatsOptions:
 def checked_stats(stats: Any) -> StatsOptions | None:
     """Return the options of an argument ``stats``; None for no statistics.
 
-    Raises:
-        TypeError: It is neither a bool nor options.
-
     >>> checked_stats(True) == StatsOptions(), checked_stats(False)
     (True, None)
     """
@@ -107,9 +104,6 @@ class Metric(NamedTuple):
 
     Attributes:
         name: Its name without the prefix, such as ``waited_seconds_total``; counters end in ``_total``.
-        help: Its description.
-        labels: Its labels.
-        value: The number.
     """
 
     name: str

@@ -40,12 +40,7 @@ class RunFacts:
     """The position of a run.
 
     Attributes:
-        chain: The stages of the lanes.
-        rank: The rank.
-        ranks: Number of ranks.
         step: Number of the rank's next micro-batch.
-        restarts: Workers that were replaced.
-        quarantined: Samples that are passed over.
     """
 
     chain: Any
@@ -60,12 +55,9 @@ class RunStats:
     """The statistics of one loader.
 
     Args:
-        options: What is reported, and when.
         facts: Method that returns the position of the run; its object is not kept alive.
 
     Attributes:
-        options: As passed.
-        meter: The measurements.
         trial: The comparison with cached micro-batches; None if it was not requested.
     """
 
@@ -93,7 +85,6 @@ class RunStats:
         return None if options is None else RunStats(options, facts)
 
     def clear(self) -> None:
-        """Begin again, as after a restore."""
         self.meter.clear()
         self._reported = None
         self._counters, self._metrics = GrowingCounters(), ()
@@ -137,11 +128,7 @@ class RunStats:
             _log.warning("cannot write statistics: %s", error)
 
     def begin(self) -> None:
-        """Prepare the reports, before the first micro-batch.
-
-        Raises:
-            ConfigError: There is no folder for a file; the run would lose its reports.
-        """
+        """Prepare the reports, before the first micro-batch."""
         # Check the folders of all files before the first step is lost.
         facts = self._facts()
         files = [file for file in (self.options.file, self.options.prometheus_file) if file is not None]
@@ -178,16 +165,13 @@ class RunStats:
         return replace(self._known_facts, step=self._known_facts.step + self.meter.steps - self._known_at)
 
     def begin_trial(self, rounds: int | None) -> None:
-        """Compare new micro-batches with cached ones in the iterations that follow."""
         self.trial = HeadroomTrial(self.meter.queued, rounds=rounds)
 
     def profile(self, path: str | os.PathLike[str] | None, steps: int | None) -> LoaderProfile:
-        """Return a profile, which begins with its ``with`` block."""
         check_trace_path(path)
         return LoaderProfile({self._facts().rank: self.meter}, self.stats, path=path, steps=steps)
 
     def stats(self) -> LoaderStats:
-        """Return the statistics since the first iteration."""
         # Find the waits first: it also counts the samples of a loader without workers.
         meter, facts = self.meter, self._facts()
         waited_for = meter.waited_for()
@@ -332,14 +316,10 @@ def serve_prometheus(latest: Latest, *, host: str, port: int) -> tuple[int, Call
 
     Args:
         latest: Returns the metrics of the last report; none before the first.
-        host: The address.
         port: The port; 0 chooses a free one.
 
     Returns:
         The port, and the function that ends the server.
-
-    Raises:
-        ConfigError: ``prometheus-client`` is not installed, or the port is taken.
     """
     client = _imported("prometheus_client", "prometheus-client", "metrics")
     registry = client.CollectorRegistry()
@@ -366,7 +346,6 @@ class _Collector:
         self._counter, self._gauge = families.CounterMetricFamily, families.GaugeMetricFamily
 
     def collect(self) -> Iterator[Any]:
-        """Yield the metric families of the statistics."""
         families: dict[str, Any] = {}
         for metric in self._latest():
             name = f"energon_loader_{metric.name}"
@@ -378,14 +357,7 @@ class _Collector:
 
 
 def observe_with_opentelemetry(latest: Latest) -> None:
-    """Let the meter provider of OpenTelemetry observe statistics, whenever its reader collects.
-
-    Args:
-        latest: As above.
-
-    Raises:
-        ConfigError: ``opentelemetry-api`` is not installed.
-    """
+    """Let the meter provider of OpenTelemetry observe statistics, whenever its reader collects."""
     api = _imported("opentelemetry.metrics", "opentelemetry-api", "metrics")
     meter = api.get_meter("energon.loader")
 

@@ -48,7 +48,6 @@ class BatchTrace:
 
     Attributes:
         folder: A local or shared folder, which is made if it is missing.
-        run: Describes the run, as plain data.
         started_ns: When the workers were started, in nanoseconds since 1970.
     """
 
@@ -58,12 +57,7 @@ class BatchTrace:
 
     @classmethod
     def begin(cls, folder: str | os.PathLike[str], run: dict[str, Any]) -> BatchTrace:
-        """Create the folder, for workers that start now.
-
-        Raises:
-            ConfigError: The folder is a URL.
-            StorageError: The folder cannot be made.
-        """
+        """Create the folder, for workers that start now."""
         path = os.fspath(folder)
         if "://" in path:
             raise ConfigError(f"expected a local or shared folder as trace_dir, found {path!r}")
@@ -78,17 +72,12 @@ class BatchTrace:
         return cls(folder=path, run=run, started_ns=time.time_ns())
 
     def again(self) -> BatchTrace:
-        """Return the log of a worker that is started again."""
         return replace(self, started_ns=time.time_ns())
 
 
 @contextmanager
 def recording(trace: BatchTrace | None, *, rank: int, worker: int) -> Iterator[Record | None]:
-    """Return a context manager with the function that records micro-batches of a worker; None without a log.
-
-    Raises:
-        StorageError: The file cannot be written.
-    """
+    """Return a context manager with the function that records micro-batches of a worker; None without a log."""
     if trace is None:
         yield None
         return
@@ -113,7 +102,6 @@ class _Writer:
         self._names: dict[str, str] = {}
 
     def record(self, number: int, item_id: ItemId) -> None:
-        """Write the record of a micro-batch."""
         positions = item_id if isinstance(item_id, tuple) else (item_id,)
         count = len(positions)
         try:
@@ -140,23 +128,13 @@ class _Writer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFile:
-    """A file of a log.
-
-    Attributes:
-        path: The file.
-        run: Describes the run.
-    """
+    """A file of a log."""
 
     path: str
     run: dict[str, Any]
 
     @classmethod
     def open(cls, path: str) -> TraceFile:
-        """Read the description of the run.
-
-        Raises:
-            FormatError: The file is not a log.
-        """
         with Path(path).open("rb") as file:
             if file.readline(len(_FORMAT)) != _FORMAT:
                 raise FormatError("expected a trace of micro-batches, which a loader with trace_dir writes", at=path)
@@ -169,11 +147,7 @@ class TraceFile:
         return cls(path=path, run=run)
 
     def records(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, ItemId]]:
-        """Yield the item ids of the micro-batches whose numbers are wanted, in the order of the file.
-
-        Raises:
-            FormatError: A record is damaged.
-        """
+        """Yield the item ids of the micro-batches whose numbers are wanted, in the order of the file."""
         content = Path(self.path).read_bytes()
         names: list[str] = []
         place = content.index(b"\n", len(_FORMAT)) + 1

@@ -52,9 +52,7 @@ class _SentBundle(NamedTuple):
     """One transmission of a worker: packed messages and what it measured.
 
     Attributes:
-        messages: The packed messages.
         batches: Number of messages other than empty turns.
-        is_last: No bundle follows.
         counts: What the worker did since it sent counts last; None if it sends none now.
     """
 
@@ -69,17 +67,10 @@ class _LaneWork:
     """The work of a worker process: the micro-batches of its lanes, packed in bundles.
 
     Attributes:
-        host: The lanes.
-        worker: The number of the worker.
         taken: The number of its messages that the rank has already.
         board: Where it records its last sample.
         flags: The owners of its segments; None without segments.
         size: The number of messages in a bundle, shared with the rank.
-        options: When to collect garbage.
-        collects: The rank's garbage collector is on.
-        is_forked: The process inherits the garbage of the rank.
-        measures: Measure the work, for statistics.
-        signals: The signals of the rank.
     """
 
     host: LaneHost
@@ -175,7 +166,6 @@ class WorkerMessages(ABC):
     """The messages of all workers, which take turns.
 
     Args:
-        workers: Number of workers.
         options: How far they work ahead.
         meter: Measures them; None for no measurements.
     """
@@ -214,8 +204,6 @@ class WorkerBundles(WorkerMessages):
     """The messages of all workers, a queue for each, since each may be ahead of the others.
 
     Args:
-        host: The work of the workers.
-        board: Their breadcrumbs.
         options: How they start, and how far they work ahead.
         meter: Measures them; None for no measurements.
     """
@@ -349,11 +337,9 @@ class WorkerBundles(WorkerMessages):
         return max(0, min(capacity, self._board.made(worker) - taken)), capacity
 
     def processes(self) -> list[Any]:
-        """Return the worker processes."""
         return [one.process for one in self._workers]
 
     def close(self) -> None:
-        """End the worker processes."""
         self._end()
         self._is_done = [True] * len(self._is_done)
         for messages in self._messages:

@@ -74,12 +74,7 @@ def append_report(path: str | os.PathLike[str], sample: QuarantinedSample, **fac
 
 
 def read_report(path: str | os.PathLike[str]) -> tuple[QuarantinedSample, ...]:
-    """Return the samples of a report, each once; none if there is no such file yet.
-
-    Raises:
-        ConfigError: A line is not one of a report, or there is no folder for the file.
-        StorageError: The file cannot be read.
-    """
+    """Return the samples of a report, each once; none if there is no such file yet."""
     if not Path(path).absolute().parent.is_dir():  # else it would be noticed when a sample is lost, after hours
         raise ConfigError(
             "there is no folder for the quarantine file", at=os.fspath(path), hint="create it; the file must be local"
@@ -118,13 +113,8 @@ _KILLS = 3  # likewise, by SIGKILL, which also others send
 class Replacements:
     """The replaced workers of a rank, and the samples that killed them.
 
-    Args:
-        options: The limits, and the file for samples.
-        rank: This rank.
-
     Attributes:
         replaced: The number of workers that were replaced in the run.
-        quarantined: The samples that are passed over.
     """
 
     def __init__(self, options: StreamOptions, *, rank: int) -> None:
@@ -154,17 +144,7 @@ class Replacements:
         """Replace a worker that has ended, or raise its error.
 
         Args:
-            worker: The number of the worker.
-            died: The error that names the end of the worker.
             exit_code: Its exit code, below 0 for a signal; None if it was killed because it made no progress.
-            host: The lanes of the rank.
-            board: What the workers recorded.
-            replace: Starts another process instead of a worker.
-
-        Raises:
-            WorkerError: The error, if the run has replaced as many workers as it may; if the sample at which the worker
-                ended has killed others, and may not be quarantined; or if several ended at one micro-batch in a hook
-                for several samples.
         """
         if self.replaced >= self._options.max_worker_restarts:
             if self._options.max_worker_restarts:

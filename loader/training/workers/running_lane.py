@@ -34,9 +34,6 @@ class Message(NamedTuple):
     """A micro-batch on its way from a worker to its rank.
 
     Attributes:
-        number: m, the number of the micro-batch within the run.
-        lane: The lane that made it.
-        state: The lane's state after it.
         batch: The batch itself; :data:`SKIPPED` if all its samples were skipped.
         others: The states of other lanes whose samples were taken since the last message; None if none were taken.
     """
@@ -58,9 +55,6 @@ class Notes(NamedTuple):
 
     Attributes:
         last_sample: Records the sample that is started last.
-        recorder: Measures the work.
-        record: Logs the samples of micro-batches.
-        passed: The hooks that a sample has passed.
     """
 
     last_sample: LastSample | None = None
@@ -74,10 +68,6 @@ class LaneHost(ABC):
     """The lanes of a rank, and the order in which its worker processes visit them.
 
     Attributes:
-        dataset: The chain.
-        lanes: L, the lanes of the run.
-        rank: This rank.
-        ranks: R.
         workers: The rank's worker processes; 0 for none.
         states: The states of lanes that have begun, by number.
         cache_pool: The cache of hooks; None: one that fetches nothing ahead.
@@ -113,7 +103,6 @@ class LaneHost(ABC):
             worker: The number of the worker, in [0, workers).
             last_sample: Records the sample that is started last.
             taken: The number of messages to skip at the start, because another process has sent them.
-            recorder: Measures the work.
         """
         with recording(self.trace, rank=self.rank, worker=worker) as record:
             yield from self._messages(worker, Notes(last_sample, recorder, record), taken)
@@ -261,11 +250,9 @@ class RunningLane:
 
     @property
     def failures(self) -> FailurePolicy:
-        """The counts of dropped samples."""
         return self._lane.failures
 
     def state(self) -> State:
-        """Return the state of the lane after its last micro-batch."""
         return self._state if self._running is None else {_MADE: self._made, **self._running.state()}
 
     def micro_batch(self, number: int | None = None) -> Any:
@@ -362,9 +349,7 @@ class WorkerNeighbours:
     """The lanes of a worker, seen from one of them.
 
     Args:
-        number: The lane.
         changed: The lanes whose samples were taken by others since the last message; shared by all lanes.
-        lanes: The other lanes.
     """
 
     def __init__(self, number: int, changed: set[int], lanes: Sequence[RunningLane]) -> None:

@@ -41,7 +41,6 @@ class PackedError:
     Attributes:
         links: The pickled exceptions, each followed by its cause; None for one that does not pickle.
         texts: Type and message of each, for those that do not pickle.
-        trace: The traceback as the worker would have printed it.
         worker: The number of the worker process, None without worker processes.
     """
 
@@ -67,8 +66,6 @@ def raise_packed(packed: PackedError) -> NoReturn:
 
     Raises:
         BaseException: The exception, with its causes.
-        WorkerError: The exception does not pickle, or would end a loop unnoticed (``StopIteration``). The text names
-            it.
     """
     error = unpack_error(packed)
     indented = "\n".join(f"  {line}" for line in packed.trace.splitlines())
@@ -185,9 +182,6 @@ def worker_died_error(
     """Build the error for a worker that ended before its last micro-batch.
 
     Args:
-        worker: The number of the worker.
-        process: Its process.
-        board: Its breadcrumbs.
         describe: Names the last sample of a worker; by default lane and position do.
     """
     code = process.exitcode or 0
@@ -229,8 +223,6 @@ def describe_stack(board: WorkerBoard, worker: int, *, thread: int = 0, wait_s: 
     """Return the stack of a worker, or the reason why there is none.
 
     Args:
-        board: The board that the worker writes to.
-        worker: The number of the worker.
         thread: The thread of this process whose stack to return when there are no workers.
         wait_s: The longest wait for the stack; None: 2 s.
     """
@@ -256,8 +248,6 @@ def input_at(dataset: SavableDataset[Any], lane: Lane, path: str) -> tuple[Savab
     """Return the stage below another one that a path leads to, and the lane for which it is opened; None for none.
 
     Args:
-        dataset: The stage above.
-        lane: Its lane.
         path: The path of the wanted stage's lane, which may be further below.
     """
     place = 0
@@ -299,7 +289,6 @@ class DroppedSamples:
     """The samples of a pass from which a worker made no micro-batch.
 
     Attributes:
-        by_reason: Their number, by hook and reason.
         remainder: Why ``drop_last`` dropped samples that hooks kept; empty if it dropped none.
         last_failure: The error of the last one that failed; None if none has.
     """
@@ -313,7 +302,6 @@ def dropped_samples(lanes: Iterable[FailurePolicy], *, worker: int) -> DroppedSa
     """Return the dropped samples of a worker's lanes; None if the lanes had no samples.
 
     Args:
-        lanes: The counts of each lane.
         worker: The number of the worker, for messages.
     """
     dropped: Counter[str] = Counter()

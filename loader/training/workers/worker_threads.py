@@ -37,7 +37,6 @@ class WorkerThreads(WorkerMessages):
     """The messages of all worker threads, a queue for each.
 
     Args:
-        host: The work of the workers.
         board: Where they record their last samples.
         options: How far they work ahead.
         meter: Measures them; None for no measurements.
@@ -80,11 +79,9 @@ class WorkerThreads(WorkerMessages):
         return self._next[worker] is _END
 
     def is_ready(self, worker: int) -> bool:
-        """Report whether the next message of a worker has arrived, or none will."""
         return self._received[worker]
 
     def receive(self, worker: int) -> None:
-        """Wait for the next message of a worker."""
         begin_ns = perf_counter_ns()
         message, counts = self._queues[worker].get()
         if self._meter is not None:
@@ -95,7 +92,6 @@ class WorkerThreads(WorkerMessages):
         self._received[worker] = True
 
     def take(self, worker: int) -> Message | PackedError | None:
-        """Return the next message of a worker; None if its turn is empty."""
         self._turn += 1
         message = self._next[worker]
         if message is _END:
@@ -104,12 +100,10 @@ class WorkerThreads(WorkerMessages):
         return self._pinned(worker, message)  # type: ignore[no-any-return]
 
     def queue(self, worker: int) -> tuple[int, int]:
-        """Return the messages of a worker that were not taken, and their maximum."""
         received = self._received[worker] and self._next[worker] is not _END
         return min(self._ahead, self._queues[worker].qsize() + received), self._ahead
 
     def processes(self) -> list[Any]:
-        """Return no process: threads do not die alone."""
         return []
 
     def close(self) -> None:

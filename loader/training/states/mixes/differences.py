@@ -37,7 +37,6 @@ class Names:
     """Names that only one of both has.
 
     Attributes:
-        count: Number of names.
         first: The first 1000 names.
     """
 
@@ -142,8 +141,6 @@ def with_decoders_of(now: Any, saved: Any, changed: list[str]) -> Any:
     """Return a saved description with the options of the present decoders, which do not change which samples come.
 
     Args:
-        now: The description of the present chain.
-        saved: The description in a state.
         changed: Receives a line for each decoder whose options have changed.
 
     >>> with_decoders_of(["decode", {"decoder": "D(b=2)"}, 7], ["decode", {"decoder": "D(b=1)"}, 5], changed := [])
@@ -315,7 +312,6 @@ def chain_differences(saved: Any, now: Any) -> list[Difference]:
 
     Args:
         saved: The description of a chain: its stages, their settings and its data.
-        now: That of another one.
     """
     before, after = chain_outline(saved), chain_outline(now)
     if before != after:  # a comparison by position would report all later stages as different
@@ -327,7 +323,6 @@ def run_differences(saved: RunState, now: RunState) -> list[Difference]:
     """Return the differences, except in the chain, that keep a run from continuing the state of another run.
 
     Args:
-        saved: The state of a run.
         now: A state of the other run; of ``lanes``, 0 adopts those of the saved run, and so does a ``kind`` of None.
     """
     compared = (

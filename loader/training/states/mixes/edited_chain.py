@@ -92,15 +92,8 @@ def continue_mix(
     """Compare a state with the chain of a run, and apply the changes of the mix.
 
     Args:
-        chain: The chain as the program built it.
-        saved: The state.
         kind: The order in which the run visits its lanes.
-        lanes: The states of all lanes that are known here.
         allowed: The mix may have changed; the environment may allow it as well.
-
-    Raises:
-        StateError: The state is of another dataset or pipeline; the mix has changed, which is not allowed; or the run
-            cannot continue with it exactly.
     """
     changes, change = saved.mix_changes, None
     # The usual case: nothing has changed.
@@ -163,12 +156,7 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, *, path: str
     """Return a copy of a chain whose readers and blends know their earlier mixes.
 
     Args:
-        dataset: The chain.
-        changes: The changes of the mix.
         path: The numbers of the inputs of blends that lead to it: ``"1/0/"``.
-
-    Raises:
-        StateError: The changes are of another chain.
     """
     if not changes:
         return dataset
@@ -225,15 +213,7 @@ _MAX_LINE = 2000  # characters
 
 
 def compare_datasets(saved: Any, now: Any) -> None:
-    """Check that a state is of the same chain and data.
-
-    Args:
-        saved: The description in the state.
-        now: The description of the present chain.
-
-    Raises:
-        StateError: They differ; the message lists the differences.
-    """
+    """Check that a state is of the same chain and data."""
     found = chain_differences(saved, now)
     if found:
         lines = [str(one)[:_MAX_LINE] for one in found[:_MAX_SHOWN]]
@@ -253,9 +233,6 @@ def check_saved_weights(identity: Any) -> None:
 
     Args:
         identity: The description of the chain in a state: ``[name, settings, *inputs]``.
-
-    Raises:
-        StateError: A weight is no number above 0, or a schedule is damaged.
     """
     if not isinstance(identity, list | tuple):
         return
@@ -301,15 +278,7 @@ class _PlacedStage(NamedTuple):
 
 
 def count_lost_samples(chain: SavableDataset[Any], state: State, number: int, *, lanes: int, seed: int) -> int:
-    """Count the samples in the buffers of a lane whose datasets are gone.
-
-    Args:
-        chain: The chain, with its earlier mixes.
-        state: The state of the lane.
-        number: The lane.
-        lanes: L of the run.
-        seed: Seed of the run.
-    """
+    """Count the samples in the buffers of a lane whose datasets are gone."""
     lost: dict[tuple[str, ItemId], int] = {}  # a state may name a sample twice
     for place, item_id in _buffered(_PlacedStage(chain, "", seed), state):
         for reader, position in _read_for(place, item_id):

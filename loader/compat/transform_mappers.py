@@ -110,7 +110,15 @@ class TransformMapper(ABC, Generic[TTransform]):
         return TransformMapper.scale(1, -1)
 
 
-class ResizeMapper(TransformMapper[Any]):
+class _TorchvisionMapper(TransformMapper[Any]):
+    def fill(self) -> Any:
+        return getattr(self.transform, "fill", None)
+
+    def interpolation(self) -> Any:
+        return getattr(self.transform, "interpolation", None)
+
+
+class ResizeMapper(_TorchvisionMapper):
     """``Resize`` as a matrix."""
 
     source_type = _TorchvisionClass("Resize")
@@ -128,11 +136,8 @@ class ResizeMapper(TransformMapper[Any]):
         scaled = self.scale(new_width / width, new_height / height) @ matrix
         return scaled, np.array([new_height, new_width]), ("Resize", size)
 
-    def interpolation(self) -> Any:
-        return self.transform.interpolation
 
-
-class RandomResizedCropMapper(TransformMapper[Any]):
+class RandomResizedCropMapper(_TorchvisionMapper):
     """``RandomResizedCrop`` as a matrix."""
 
     source_type = _TorchvisionClass("RandomResizedCrop")
@@ -168,11 +173,8 @@ class RandomResizedCropMapper(TransformMapper[Any]):
         cropped = self.scale(new_width / width, new_height / height) @ self.translate(-left, -top) @ matrix
         return cropped, np.array([new_height, new_width]), ("RandomResizedCrop", (top, left, height, width))
 
-    def interpolation(self) -> Any:
-        return self.transform.interpolation
 
-
-class CenterCropMapper(TransformMapper[Any]):
+class CenterCropMapper(_TorchvisionMapper):
     """``CenterCrop`` as a matrix."""
 
     source_type = _TorchvisionClass("CenterCrop")
@@ -187,7 +189,7 @@ class CenterCropMapper(TransformMapper[Any]):
         )
 
 
-class RandomCropMapper(TransformMapper[Any]):
+class RandomCropMapper(_TorchvisionMapper):
     """``RandomCrop`` as a matrix."""
 
     source_type = _TorchvisionClass("RandomCrop")
@@ -209,11 +211,8 @@ class RandomCropMapper(TransformMapper[Any]):
         cropped = self.translate(left - x, top - y) @ matrix
         return cropped, np.array([height, width]), ("RandomCrop", (x, y, height, width))
 
-    def fill(self) -> Any:
-        return self.transform.fill
 
-
-class RandomHorizontalFlipMapper(TransformMapper[Any]):
+class RandomHorizontalFlipMapper(_TorchvisionMapper):
     """``RandomHorizontalFlip`` as a matrix."""
 
     source_type = _TorchvisionClass("RandomHorizontalFlip")
@@ -225,7 +224,7 @@ class RandomHorizontalFlipMapper(TransformMapper[Any]):
         return matrix, dst_size, ("RandomHorizontalFlip", flips)
 
 
-class RandomVerticalFlipMapper(TransformMapper[Any]):
+class RandomVerticalFlipMapper(_TorchvisionMapper):
     """``RandomVerticalFlip`` as a matrix."""
 
     source_type = _TorchvisionClass("RandomVerticalFlip")
@@ -237,7 +236,7 @@ class RandomVerticalFlipMapper(TransformMapper[Any]):
         return matrix, dst_size, ("RandomVerticalFlip", flips)
 
 
-class RandomRotationMapper(TransformMapper[Any]):
+class RandomRotationMapper(_TorchvisionMapper):
     """``RandomRotation`` about the centre as a matrix.
 
     Raises:
@@ -266,14 +265,8 @@ class RandomRotationMapper(TransformMapper[Any]):
         rotated = self.translate(new_width / 2, new_height / 2) @ centred
         return rotated, np.array([new_height, new_width]), ("RandomRotation", degrees)
 
-    def fill(self) -> Any:
-        return self.transform.fill
 
-    def interpolation(self) -> Any:
-        return self.transform.interpolation
-
-
-class RandomPerspectiveMapper(TransformMapper[Any]):
+class RandomPerspectiveMapper(_TorchvisionMapper):
     """``RandomPerspective`` as a matrix."""
 
     source_type = _TorchvisionClass("RandomPerspective")
@@ -297,12 +290,6 @@ class RandomPerspectiveMapper(TransformMapper[Any]):
         height, width = map(int, dst_size)
         start, end = self.transform.get_params(width, height, self.transform.distortion_scale)
         return self.compute_homography(end, start) @ matrix, dst_size, ("RandomPerspective", start, end)
-
-    def fill(self) -> Any:
-        return self.transform.fill
-
-    def interpolation(self) -> Any:
-        return self.transform.interpolation
 
 
 def _uniform(low: float, high: float) -> float:

@@ -1,7 +1,7 @@
 """Number of micro-batches of a step, for runs without megatron-core and Apex.
 
 The functions have the names and semantics of ``megatron.core.num_microbatches_calculator``, so that code written for
-that module runs with this one instead. :class:`MegatronDataSampler` tells them the consumed samples. With
+that module runs with this one instead. :class:`MegatronDataSampler` sets the consumed samples. With
 ``rampup_batch_size``, the batch of a step grows with the consumed samples.
 """
 

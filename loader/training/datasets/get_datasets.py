@@ -70,6 +70,7 @@ def get_train_dataset(
         TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument, or its value has another type.
     """
+    # Check the arguments.
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     config = _checked_config(worker_config, kwargs)
     check_integers(
@@ -81,6 +82,7 @@ def get_train_dataset(
         }
     )
     check_booleans({"batch_drop_last": batch_drop_last, "repeat": repeat, "even_ranks": even_ranks})
+    # Open the datasets.
     leaves = open_leaves(
         get_train_dataset,
         path,

@@ -181,10 +181,6 @@ def _request_of(
     )
 
 
-def _describes(name: str, value: Any) -> bool:
-    return name in _DESCRIBING and value is not None
-
-
 def _decoder_of(given: Mapping[str, Any], task_encoder: Any) -> SampleDecoder | None:
     """Return the task encoder's decoder, unless a deprecated argument replaces it."""
     if given.get("auto_decode") is False:
@@ -262,7 +258,11 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
 
 def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:
     request = plan.request
-    source = _open_join(plan, plan.join, decoder) if plan.join is not None else _open_dataset(request, decoder)
+    source: Source
+    if plan.join is None:
+        source = DatasetSource(request=request, decoder=decoder)
+    else:
+        source = _open_join(plan, plan.join, decoder)
     # Raise for a wrong split part here, not when the first batch is requested.
     _ = source.samples
     if request.ref.dataset_config is not None or request.options or plan.join is not None:
@@ -281,10 +281,6 @@ def check_sample_type(found: type[Any], expected: type[Any] | None, *, at: str |
             at=at,
             hint="pass another sample_type, or another dataset_config",
         )
-
-
-def _open_dataset(request: LoadRequest, decoder: SampleDecoder | None) -> Source:
-    return DatasetSource(request=request, decoder=decoder)
 
 
 def _open_join(plan: LeafPlan, join: JoinPlan, decoder: SampleDecoder | None) -> JoinedSource:
@@ -307,7 +303,7 @@ def _open_join(plan: LeafPlan, join: JoinPlan, decoder: SampleDecoder | None) ->
 
 
 def read_lazy_documents(source: Source, *, units: Iterable[str]) -> None:
-    """Read the dataset file and the index's documents of a source, or of each member of a join, and those of columns.
+    """Read the dataset file, the index's documents and the records of columns of a source, or of each member of a join.
 
     Errors are left to the first use, which finds them again.
 

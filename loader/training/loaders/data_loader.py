@@ -272,7 +272,7 @@ class DataLoader(TorchLoader[T_co]):
 
         Args:
             device: The device, such as ``"cuda"`` or ``torch.device("cuda", 3)``. For the CPU nothing is copied.
-            prefetch: Micro-batches that are on their way to the device, each of which takes its memory there.
+            prefetch: Micro-batches that are on their way to the device; each takes memory there.
 
         Raises:
             ConfigError: ``prefetch`` is below 0, or torch knows no such device.
@@ -500,8 +500,8 @@ class DataLoader(TorchLoader[T_co]):
         """Rebuild this rank's micro-batch of a step, with the same samples, random numbers and tensors.
 
         Where the state of the lane shows that nothing was skipped before it, the samples of the step are read at once.
-        Otherwise the lane is repeated from the nearest state that this loader knows: its position, that of a restored
-        state, or the beginning. So restore a checkpoint near the step first. The position of the loader stays.
+        Otherwise the lane is repeated from the nearest state that this loader knows: its position, a restored state, or
+        the beginning. So restore a checkpoint near the step first. The position of the loader stays.
 
         Args:
             step: Number of the step, counted from 0 at the beginning of the run: one micro-batch on each rank. Steps

@@ -33,6 +33,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     Args:
         key: ``(stage, lane, micro-batch, item id)``; lists instead of tuples are accepted.
     """
+    # Find the stage and the lane of the key.
     key = _checked_key(key)
     stage, number, batch, item_id = key
     if not 0 <= number < lanes:
@@ -41,6 +42,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
     if found is None:
         raise StateError(f"this dataset has no stage {short_repr(stage)}: the key is of another dataset")
+    # Load the item with the random numbers of its micro-batch.
     lane.context.batch_index = batch
     with preserve_rng_state(), in_hook_context(lane.context):
         if batch is not None:

@@ -120,6 +120,7 @@ class LoaderRun:
         return self._iterate(iteration, length, raises_shut_down)
 
     def _iterate(self, iteration: object, length: int | None, raises_shut_down: bool) -> Iterator[Any]:
+        # Wrap the micro-batches in what the options request: a progress bar, the log, statistics.
         held = self._held
         batches = self.steps.batches()
         if self.options.progress:
@@ -130,6 +131,7 @@ class LoaderRun:
             batches = self.stats.meter.measured(batches)
             if self.stats.trial is not None:
                 batches = self.stats.trial.alternated(batches)
+        # Deliver them, until another iteration begins. While one is made, a state is that before it.
         while True:
             if iteration is not self._iteration:
                 raise iteration_over()

@@ -237,7 +237,7 @@ class ServedPosition(NamedTuple):
     """The position between two steps.
 
     Attributes:
-        over: The indexes of those that have ended, while others have not.
+        over: The indexes of data ranks that have ended, while others have not.
     """
 
     ranks: tuple[Position, ...]

@@ -79,6 +79,7 @@ def gather_served(
         states: The states of the data ranks that this process serves.
         dst_rank: The process, within the group, that gets them, and the others None; None: all get them.
     """
+    # Find out which process serves which data rank; each must be served.
     group = config.data_parallel_group
     served = [list(states)]
     if is_distributed():

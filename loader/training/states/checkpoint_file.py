@@ -11,7 +11,6 @@ import os
 import re
 import struct
 import zipfile
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
 from ...errors import EnergonError, StateError
@@ -28,21 +27,11 @@ _READ_AT_ONCE = 1 << 16
 _MAX_DIRECTORY_BYTES = 1 << 24  # the list of the records of a zip file; 200,000 tensors
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointFile:
-    """A file and its content.
-
-    Attributes:
-        content: Nested dicts and lists; in a file of ``torch.save`` also :class:`~.plain_pickle.Opaque` values.
-    """
-
-    path: str
-    form: Form
-    content: Any
-
-
-def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
+def read_checkpoint(path: str | os.PathLike[str]) -> tuple[Form, Any]:
     """Read a JSON file, or the plain data in a file of ``torch.save``.
+
+    Returns its format, and its content: nested dicts and lists; in a file of ``torch.save`` also
+    :class:`~.plain_pickle.Opaque` values.
 
     Tensors are not read. A pickle that names other classes or functions is refused, and none of them is imported.
     """
@@ -52,15 +41,13 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
         head, size = file.read_at(0, 4096), file.size_bytes
         if head.startswith(_ZIP):
             pickled = _read_zip(io.BufferedReader(FileStream(file), _READ_AT_ONCE), text)
-            return CheckpointFile(path=text, form="torch", content=_unpickle(pickled, text))
+            return "torch", _unpickle(pickled, text)
     if head.startswith(_OLD_TORCH):
         _check_size(size, text)
-        return CheckpointFile(
-            path=text, form="torch", content=_unpickle(storage.read(name), text, skipped=_OLD_TORCH_PICKLES)
-        )
+        return "torch", _unpickle(storage.read(name), text, skipped=_OLD_TORCH_PICKLES)
     if head.lstrip()[:1] in (b"{", b"["):
         _check_size(size, text)
-        return CheckpointFile(path=text, form="json", content=_read_json(storage.read(name), text))
+        return "json", _read_json(storage.read(name), text)
     raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, hint=HINT)
 
 

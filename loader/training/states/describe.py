@@ -47,11 +47,13 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
         stages datasets mix_changes``. ``fault`` is the reason why no run can be restored from these states, or None;
         ``possible_ranks`` is None if the run can continue on any number of ranks.
     """
+    # Find the ranks and lanes that are there.
     first = states[0]
     there = {state.rank for state in states}
     missing = [rank for rank in range(min(first.ranks, _MAX_RANKS)) if rank not in there]
     own = [describe_state(state) for state in states]
     lanes = {lane: state for one in states for lane, state in one.lane_states.items()}
+    # Find out whether the run can be restored, and on how many ranks.
     fault = None
     possible = ranks_of_run(first)
     try:
@@ -84,8 +86,8 @@ def group_by_run(states: Iterable[tuple[str, RunState]]) -> list[list[tuple[str,
     """Group states by run: they agree in lanes, ranks, seed, kind and dataset. A rank has one state in each.
 
     Args:
-        states: Pairs of a place and a state. Of equal states, the first one counts: some frameworks save those of all
-            ranks on each rank.
+        states: Pairs of a place and a state. The first of equal states counts: some frameworks save the states
+            of all ranks on each rank.
     """
     runs: dict[tuple[bytes, int], list[tuple[str, RunState]]] = {}
     seen: set[bytes] = set()

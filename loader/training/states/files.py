@@ -80,21 +80,22 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None, a
         place: The place of a state, or of a list of states, within the document: ``"data.train"``; None: any place.
         allow_edited: Accept states that were edited, whose checksum does not fit their values.
     """
-    file = read_checkpoint(path)
+    form, content = read_checkpoint(path)
+    text = os.fspath(path)
     try:
-        states = find_states(file.content, allow_edited=allow_edited)
+        states = find_states(content, allow_edited=allow_edited)
     except StateError as error:
-        error.at = f"{file.path}: {error.at}" if error.at else file.path
+        error.at = f"{text}: {error.at}" if error.at else text
         raise
     if place is not None:
         states = [one for one in states if place_text(one.place) == place or place_text(one.place[:-1]) == place]
-    others = dict.fromkeys(name for one in states for name in _other_places(file.content, one.place))
+    others = dict.fromkeys(name for one in states for name in _other_places(content, one.place))
     return StateFile(
-        path=file.path,
-        form=file.form,
+        path=text,
+        form=form,
         states=tuple(states),
         others=tuple(others),
-        is_lightning=file.form == "torch" and is_lightning(file.content),
+        is_lightning=form == "torch" and is_lightning(content),
     )
 
 
@@ -148,8 +149,8 @@ def redistribute_files(
 
     Args:
         folder: The folder to write to; created if missing.
-        overwrite: Replace the old files, too, if the folder has them; those of an earlier conversion are replaced in
-            any case.
+        overwrite: Replace the old files, too, if the folder has them. Files of an earlier conversion are always
+            replaced.
     """
     protected = () if overwrite else tuple(os.path.realpath(file.path) for file in files)
     return rewrite_files(files, lambda states: redistribute_states(states, ranks), folder, protected=protected)

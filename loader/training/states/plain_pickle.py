@@ -158,6 +158,7 @@ def read_pickle(data: bytes, *, start: int = 0, max_instructions: int) -> tuple[
 
 def _run(data: bytes, at: int, max_instructions: int) -> tuple[Any, int]:
     """Execute the pickle at an offset; a branch for each frequent instruction is faster than a function."""
+    # The frequent instructions come first.
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     for _ in range(max_instructions):

@@ -66,6 +66,8 @@ LANE_BY_LANE = "lane by lane"
 
 _VERSION = 4  # 0.2.0 and earlier versions wrote 1 to 3
 _REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset", "checksum")
+_INTEGERS = ("lanes", "ranks", "rank", "seed", "batch", "passes", "deal", "counted_on", "worker_restarts")
+_ABSENT = ((None, "rank"), (None, "counted_on"))
 _MAX_SHOWN = 8
 _CHECKSUM_BYTES = 8  # damage passes once in 10^19 cases; a longer one would only make the state larger
 _WHOLE_FLOAT = re.compile(r"(\d)\.0(?=[,\]}])")
@@ -152,6 +154,7 @@ class RunState:
         Args:
             allow_edited: Accept a state without a checksum, or with the checksum of other entries.
         """
+        # Refuse what is no state, other versions, and states that lack entries.
         if type(saved).__module__.startswith("megatron.energon"):
             raise StateError(
                 f"megatron-energon saved this state, a {type(saved).__name__}: the order of samples differs there",
@@ -176,25 +179,20 @@ class RunState:
                 hint="restore another state; tools that save key by key may drop some: save it as one value, such "
                 "as json.dumps(state)",
             )
+        # Parse the entries, and check their ranges: they may have been edited.
         try:
+            given = [name for name in _INTEGERS if name in saved and (saved[name], name) not in _ABSENT]
+            numbers: dict[str, Any] = {name: _integer(saved[name]) for name in given}
             state = cls(
-                lanes=_integer(saved["lanes"]),
-                ranks=_integer(saved["ranks"]),
-                rank=None if saved["rank"] is None else _integer(saved["rank"]),
-                seed=_integer(saved["seed"]),
-                batch=_integer(saved["batch"]),
+                **{"rank": None, **numbers},
                 lane_states={_lane(number): dict(state) for number, state in saved["lane"].items()},
                 steps=[_integer(count) for count in saved["steps"]],
-                passes=_integer(saved["passes"]),
                 ended=bool(saved["ended"]),
                 dataset=saved["dataset"],
                 kind=saved.get("kind"),
-                deal=_integer(saved.get("deal", 0)),
-                counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
                 mix_changes=checked_mix_changes(saved["mix_changes"]) if "mix_changes" in saved else (),
                 ranks_at=checked_numbers(saved.get("ranks_at", []), columns=2),
                 skip_steps=checked_numbers(saved.get("skip_steps", []), columns=4),
-                worker_restarts=_integer(saved.get("worker_restarts", 0)),
                 quarantined=tuple(map(QuarantinedSample.from_plain, saved.get("quarantined", []))),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -207,12 +205,7 @@ class RunState:
         # Compare the checksum last: a lane that is missing is named.
         if not allow_edited and not _has_checksum(saved):
             state._check_begun_lanes()
-            raise StateError(
-                f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its "
-                f"values, found {checksum_of(saved)!r}",
-                hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call "
-                "that restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
-            )
+            raise _edited(saved)
         return state
 
     def _check_begun_lanes(self) -> None:
@@ -281,6 +274,15 @@ def _has_checksum(saved: Mapping[str, Any]) -> bool:
         raise StateError(f"this state is damaged: {error}", hint="restore another state") from error
 
 
+def _edited(saved: Mapping[str, Any]) -> StateError:
+    return StateError(
+        f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its values, "
+        f"found {checksum_of(saved)!r}",
+        hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call that "
+        "restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
+    )
+
+
 def _json_value(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
@@ -319,11 +321,12 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     Args:
         states: One for each rank, in any order.
         lockstep: Require all ranks to be at the same step, as in an endless run. In a finite pass some ranks may be a
-            micro-batch ahead; then the counts of virtual epochs and limits are those of the rank that is furthest, so
-            that no limit is exceeded.
+            micro-batch ahead; then the rank that is furthest gives the counts of virtual epochs and limits, so that
+            no limit is exceeded.
     """
     if not states:
         raise StateError("expected the states of all ranks, found none")
+    # Check that the states are those of all ranks, of one run and one step.
     first = states[0]
     ranks = sorted(-1 if state.rank is None else state.rank for state in states)
     if len(ranks) != first.ranks or ranks != list(range(len(ranks))):
@@ -342,6 +345,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     steps = sorted({tuple(state.steps) for state in states})
     if lockstep and len(steps) > 1:
         raise _different_steps("counts of virtual epochs and limits", [list(counts) for counts in steps])
+    # Take the lanes of all ranks, and the counts of the rank that is furthest.
     lane_states: dict[int, State] = {}
     for state in states:
         lane_states |= state.lane_states

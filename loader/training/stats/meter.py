@@ -53,7 +53,7 @@ class WorkerMeter:
         counts: What it did, as far as the rank has received it.
         waited_ns: Time in which the training loop waited for it, without ``start_ns`` and ``replacement_ns``.
         start_ns: The same for the first micro-batch after each start of the workers.
-        replacement_ns: The same for processes that ended, and the first micro-batch of those that replaced them.
+        replacement_ns: The same for processes that ended, and for the first micro-batch of their replacements.
         transport_ns: Time in which the training loop unpacked what it sent.
         waited_for: ``waited_ns`` and ``transport_ns`` by activity, in seconds.
     """

@@ -21,11 +21,11 @@ from .meter import RankMeter, decoded_format, source_names
 from .profile import HeadroomTrial, LoaderProfile, ScriptProfile, check_trace_path
 from .report_files import (
     METRICS,
-    GrowingCounters,
     Metric,
     StatsOptions,
     append_json_line,
     checked_stats,
+    grown,
     metrics_of,
     rank_path,
     replace_prometheus_file,
@@ -69,7 +69,7 @@ class RunStats:
         self._known_at = 0  # steps
         self._find_facts = weakref.WeakMethod(facts)
         self._reported: LoaderStats | None = None
-        self._counters = GrowingCounters()
+        self._counters: dict[tuple[str, ...], float] = {}
         self._metrics: tuple[Metric, ...] = ()
         self._closed_at = 0  # steps
         self._names: list[str] | None = None
@@ -87,7 +87,7 @@ class RunStats:
     def clear(self) -> None:
         self.meter.clear()
         self._reported = None
-        self._counters, self._metrics = GrowingCounters(), ()
+        self._counters, self._metrics = {}, ()
         self._closed_at = 0
         self._names = None
 
@@ -117,7 +117,7 @@ class RunStats:
     def _export(self, stats: LoaderStats) -> None:
         """Write the files of a report; a full disk does not end the training."""
         self._reported = stats
-        self._metrics = self._counters.updated(metrics_of(stats))
+        self._metrics = grown(metrics_of(stats), self._counters)
         options, ranks = self.options, {"rank": stats.rank, "ranks": stats.ranks}
         try:
             if options.file is not None:

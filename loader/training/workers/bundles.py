@@ -105,6 +105,7 @@ class _LaneWork:
         register_stack_dump(self.board, self.worker)
 
     def _bundles(self, pipes: Pipes) -> Iterator[_SentBundle]:
+        # Open the lanes at the message that the rank needs next.
         pool = SegmentPool(self.flags) if self.flags is not None else None
         slot = self.board.slot(self.worker)
         recorder = None
@@ -115,12 +116,14 @@ class _LaneWork:
         is_last = False
         begin_ns = time.perf_counter_ns()
         while not is_last:
+            # Wait until the rank requests a bundle.
             slot.note_idle(True)
             if not pipes.wait_for_request():
                 return
             slot.note_idle(False)
             if recorder is not None:
                 recorder.follow(slot.is_traced())
+            # Make its messages; an error is the last one.
             make_ns = time.perf_counter_ns()
             bundle: list[Message | PackedError | None] = []
             while not is_last and len(bundle) < self.size.value and not pipes.has_stopped:
@@ -131,6 +134,7 @@ class _LaneWork:
                 except Exception as error:
                     bundle.append(pack_error(error, worker=self.worker))
                     is_last = True
+            # Note what was measured, and pack the messages.
             slot.note_made(len(bundle))
             counts = None
             if recorder is not None:
@@ -215,12 +219,14 @@ class WorkerBundles(WorkerMessages):
         self._host = host
         self._board = board
         self._options = options
+        # Choose the start method, and warn of one that hooks may not survive.
         self._context = _context("fork" if options.worker_type == "fork" else options.multiprocessing_context)
         if self._context.get_start_method() == "fork" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # not annotated
             warn_once(
                 "worker processes are forked after CUDA was initialised in this process, so hooks cannot use it; "
                 "if they do, pass multiprocessing_context='spawn' to the loader, or start() it before CUDA is used"
             )
+        # Share the size of bundles and the flag that ends the workers, and start them.
         self._size = RawValue("i", 1)
         self._stop = RawValue("b", 0)
         self._messages: list[deque[Callable[[], Message | PackedError | None]]] = [deque() for _ in range(host.workers)]

@@ -262,6 +262,7 @@ class RunningLane:
             number = self._made * lane.count + lane.number
         if self._made > number // lane.count:
             return None
+        # Give the hooks the context, memory and random numbers of this micro-batch.
         outer = running_hook_context()
         set_hook_context(lane.context)
         set_batch_memory(self._memory)
@@ -270,6 +271,7 @@ class RunningLane:
         if self._seeds:
             seed_batch(self._seed, lane.number, self._made)
             lane.context.rng_parts = (self._seed, lane.number, self._made)
+        # Measure a part of the micro-batches.
         running = self._running
         recorder = self._recorder
         is_timed = False
@@ -278,6 +280,7 @@ class RunningLane:
             is_timed = recorder.until_timed <= 0
             if is_timed:
                 recorder.begin_timed(lane.number)
+        # Make it; without a pass to divide, skipped ones take no turn.
         try:
             if running is None:
                 running = self._running = self._dataset.open(lane, self._state)
@@ -294,6 +297,7 @@ class RunningLane:
             set_batch_memory(None)
             if is_timed and recorder is not None:
                 recorder.end_timed()
+        # Number it, and return it with the state behind it.
         self._made += 1
         self.has_batches |= batch is not SKIPPED
         set_restore_key(batch, MICRO_BATCH, lane, item_id)

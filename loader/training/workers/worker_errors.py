@@ -326,7 +326,7 @@ def check_dropped(reports: Sequence[DroppedSamples], *, is_repeated: bool) -> No
 
     Args:
         reports: Those of all workers of a rank; workers without samples have none.
-        is_repeated: The pass is one of several without end, of which none would have a micro-batch.
+        is_repeated: The pass repeats without end, and would never have a micro-batch.
 
     Raises:
         RepeatedSampleError: All samples were skipped, or failed; or the pass is repeated, and its samples are too few

@@ -253,7 +253,7 @@ class RankSignals:
     """The signals of a rank, for its workers; it pickles.
 
     Attributes:
-        handled: The signals with a handler in Python; not that of Python itself for Ctrl-C, which workers need.
+        handled: The signals with a handler in Python, except Ctrl-C with Python's own handler, which workers need.
     """
 
     handled: frozenset[int]

@@ -51,6 +51,7 @@ class WorkerThreads(WorkerMessages):
         self._next: list[Any] = [None] * host.workers  # received and not taken; _END at the end
         self._received = [False] * host.workers
         self._process = os.getpid()
+        # Open the lanes of each worker, in this thread.
         stop = threading.Event()
         slots = [board.slot(worker) for worker in range(host.workers)]
         recorders: list[WorkerRecorder | None] = [None] * host.workers
@@ -61,6 +62,7 @@ class WorkerThreads(WorkerMessages):
             collect_garbage_every(options.gc_collect_every_n_steps, host.messages(worker, slot, recorder=recorder))
             for worker, (slot, recorder) in enumerate(zip(slots, recorders, strict=True))
         ]
+        # Start a thread for each; the finalizer ends threads that no code closes.
         self._threads = [
             threading.Thread(
                 target=_work,

@@ -173,6 +173,7 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: SavedPlace) -> Mix
 def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -> MixChange | None:
     if dataset.unit != saved[1].get("unit"):
         return None
+    # Pair the inputs with those of the state, which keep their origins.
     stage = place.path + dataset.key
     history = stage_changes(place.changes, stage)
     inputs = saved[2:]
@@ -185,6 +186,7 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -
     new_origins, added = [], []
     old_texts = dict(zip(origins, share_texts(saved[1].get("schedule"), len(inputs), whole=place.before), strict=True))
     new_texts = share_texts(dataset.settings().get("schedule"), len(dataset.inputs), whole=place.after)
+    # Compare each pair; an input without a pair is new.
     for upstream, share, text, origin in zip(dataset.inputs, after, new_texts, pairs, strict=True):
         if origin is None:
             added.append((upstream.identity(), place.after * share))
@@ -197,6 +199,7 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -
             inner.leaves = [replace(inner.leaves[0], schedules=(old_texts[origin], text))]
         change.add(inner)
         new_origins.append(origin)
+    # Inputs of the state without a pair are gone.
     change.leaves += replaced_leaves([(was, place.before * weight) for was, weight in unused.values()], added)
     now = dataset.settings()
     is_same = all(now.get(name) == saved[1].get(name) for name in ("weights", "schedule"))
@@ -210,7 +213,7 @@ def _pair_inputs(
 ) -> list[int | None]:
     """Return for each input of a blend the origin of the saved input that it continues; None for a new one.
 
-    Equal inputs continue each other first; then inputs of which a part continues.
+    Equal inputs continue each other first, then inputs that continue in part.
     """
     found: list[int | None] = [None] * len(dataset.inputs)
     free: dict[str, deque[int]] = defaultdict(deque)  # there may be thousands of inputs
@@ -261,7 +264,7 @@ class LeafMatch:
         weights: The weights of ``before``.
         new_weights: The weights of ``after``.
         origins: The numbers of ``before``.
-        new_origins: The numbers of ``after``; those of datasets that continue are the same.
+        new_origins: The numbers of ``after``; a dataset that continues keeps its number.
         next_origin: The number of the next new dataset.
         schedule: The schedule of ``weights``, as the settings of a reader; None if they do not change.
         new_schedule: That of ``new_weights``.
@@ -284,10 +287,12 @@ class LeafMatch:
 
         A dataset continues one of the state, or one that an earlier change of the mix removed.
         """
+        # All settings but those of the datasets must be the same.
         old, now = saved[1], reader.settings()
         others, others_now = ({name: one[name] for name in one if name not in OF_LEAVES} for one in (old, now))
         if any(differences(others, others_now)):
             return None
+        # Match the datasets with those of the state, also with those that are gone.
         before = leaves_of(old, saved[2:])
         after = leaves_of(now, [source.identity() for source in reader.sources])
         origins = [*history[-1][1]["origins"]] if history else [*range(len(before))]
@@ -298,6 +303,7 @@ class LeafMatch:
             for origin, leaf in zip(matched, after, strict=True)
         ):
             return None  # another max_samples_per_sequence
+        # Number the new ones.
         next_origin = history[-1][1]["next"] if history else len(before)
         new_origins = []
         for origin in matched:

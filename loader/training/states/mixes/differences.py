@@ -195,6 +195,7 @@ def _is_reader(value: Any) -> bool:
 
 def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) -> Iterator[Difference]:
     """Yield the differences between two readers, by dataset: its share of the mix, its settings and its data."""
+    # Compare the settings that all datasets share.
     settings, settings_now = saved[1], now[1]
     common = [
         name
@@ -207,6 +208,7 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
     apart = {*common, "schedule"}
     others, others_now = ({name: one[name] for name in one if name not in apart} for one in (settings, settings_now))
     yield from differences(others, others_now, place)
+    # Take the settings of each dataset; where schedules differ, their texts stand for the weights.
     sources, sources_now = saved[2:], now[2:]
     values = {
         name: [
@@ -223,6 +225,7 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
         ]
         if values["weights"][0] == values["weights"][1]:  # the texts of long schedules are cut
             yield Difference(place, "weight schedule", *schedules)
+    # Compare the datasets pair by pair: settings, then data.
     pairs = _pair_sources(sources, sources_now)
     for row, other in pairs:
         known = None if row is None else sources[row]
@@ -238,6 +241,7 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
         elif "weights" not in values:
             counts = (None if source is None else source["samples"] for source in (known, present))
             yield Difference(name, "samples", *counts)
+    # Compare their order.
     order = [row for row, other in pairs if row is not None and other is not None]
     if order != sorted(order):
         yield Difference(
@@ -323,7 +327,7 @@ def run_differences(saved: RunState, now: RunState) -> list[Difference]:
     """Return the differences, except in the chain, that keep a run from continuing the state of another run.
 
     Args:
-        now: A state of the other run; of ``lanes``, 0 adopts those of the saved run, and so does a ``kind`` of None.
+        now: A state of the other run. With ``lanes`` 0 or ``kind`` None, it has the value of the saved run.
     """
     compared = (
         ("seed_offset", saved.seed, now.seed),

@@ -62,7 +62,7 @@ class ContinuedMix:
 
     @property
     def warning(self) -> str | None:
-        """The doubt that the state is of this run, if none of its datasets continues; None if there is none."""
+        """A warning that the state may be of another run, if no dataset of the state continues; else None."""
         if self.change is None or self.change.keeps_datasets:
             return None
         before = [leaf.name for leaf in self.change.leaves if leaf.before is not None]
@@ -100,6 +100,7 @@ def continue_mix(
     if saved.dataset == chain.identity():
         chain = edited_chain(chain, changes) if changes else chain
         return ContinuedMix(chain=chain, changes=changes, change=None)
+    # Find the change of the mix; any other difference is refused.
     saved = _with_present_decoders(saved, chain)
     try:
         compare_datasets(saved.dataset, chain.identity())
@@ -122,6 +123,7 @@ def continue_mix(
             change.obstacles.append(ENDS)
         if saved.deal:
             change.obstacles.append(DEALT_SMALL)
+        # Refuse a change that is not allowed, or that the run cannot continue with exactly.
         if not allowed and os.environ.get(VARIABLE, "") != "1":
             if change.obstacles or not change.keeps_datasets:
                 raise

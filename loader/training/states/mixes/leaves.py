@@ -121,7 +121,7 @@ def _leaves_with_shares(identity: Any, share: float) -> Iterator[tuple[Described
 
 
 def replaced_leaves(before: Iterable[tuple[Any, float]], after: Iterable[tuple[Any, float]]) -> Iterator[LeafChange]:
-    """Yield the changes of datasets of inputs that are gone, and of new ones; those of one path have changed.
+    """Yield the changes of datasets of inputs that are gone and of new inputs; a path in both has changed.
 
     Args:
         before: Descriptions of chains that are gone, and their shares of the samples.

@@ -39,9 +39,7 @@ class ChainOptions:
 
     Attributes:
         batch_size: Samples of a micro-batch; None yields single samples.
-        batch_drop_last: Drop a last batch of fewer samples.
         packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
-        repeat: The order has no end.
     """
 
     task_encoder: TaskEncoder[Any, Any, Any, Any]
@@ -325,11 +323,7 @@ class UnknownSize:
 
 
 class VolumeUnits:
-    """The units of a run's blends.
-
-    Args:
-        needs_sizes: Refuse units whose sizes are not known.
-    """
+    """The units of a run's blends."""
 
     def __init__(self, sources: Sequence[Source], encoder: object, *, needs_sizes: bool = True) -> None:
         self._needs_sizes = needs_sizes

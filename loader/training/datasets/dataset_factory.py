@@ -314,9 +314,6 @@ class DatasetBlendMode(Enum):
 class SourceFactory(BaseCoreDatasetFactory[Any]):
     """A factory for a source that is open already.
 
-    Args:
-        **options: Arguments of :class:`BaseCoreDatasetFactory`.
-
     Attributes:
         name: Name of the folder or file of samples; for a join, of its metadataset.
         path: Path of the folder or file of samples; for a join, of its metadataset.

@@ -81,11 +81,7 @@ class NumberedSamples(Dataset[T_co], ABC):
         return self._read([self._position(index)])[0]
 
     def __getitems__(self, indices: Iterable[int]) -> list[T_co]:
-        """Return samples by their numbers, in this order; all are located by one search.
-
-        Raises:
-            Exception: As for a single sample.
-        """
+        """Return samples by their numbers, in this order; all are located by one search."""
         numbers = [self._number(index) for index in indices]
         return self._read(self._positions(np.array(numbers, dtype=np.int64)).tolist()) if numbers else []
 

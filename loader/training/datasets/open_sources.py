@@ -71,7 +71,6 @@ class Leaf:
     """An opened dataset of a run, and its settings.
 
     Attributes:
-        plan: The settings that the metadataset gives it, and its request.
         slice_length: The caller's ``max_samples_per_sequence``; None reads whole shards.
     """
 
@@ -113,9 +112,7 @@ def open_leaves(
     Args:
         caller: The function that received the arguments, for messages.
         given: The keyword arguments that the function's signature does not name.
-        task_encoder: The task encoder of the run, whose decoder is used.
         config: The ranks of the run, which may share what they read; None for a single process.
-        slice_length: ``max_samples_per_sequence``.
     """
     name = caller.__name__
     if not isinstance(path, str | os.PathLike):
@@ -306,9 +303,6 @@ def read_lazy_documents(source: Source, *, units: Iterable[str]) -> None:
     """Read the dataset file, the index's documents and the records of columns of a source, or of each member of a join.
 
     Errors are left to the first use, which finds them again.
-
-    Args:
-        units: The names of columns that a blend may count.
     """
     for member in source.members:
         with suppress(EnergonError):

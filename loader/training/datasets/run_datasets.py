@@ -328,12 +328,7 @@ def build_volume_chain(
     *,
     needs_sizes: bool = True,
 ) -> SavableDataset[Any]:
-    """Build the chain from the readers to micro-batches.
-
-    Args:
-        plan_of: Returns the order of a group's samples.
-        needs_sizes: Refuse units whose sizes are not known.
-    """
+    """Build the chain from the readers to micro-batches."""
     pool = ShardPool(readers=sum(1 for _ in tree.groups()), sources=len(sources))
     stages = SampleStages(sources, options)
     units = VolumeUnits(sources, options.task_encoder, needs_sizes=needs_sizes)

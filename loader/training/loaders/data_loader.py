@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -13,9 +13,9 @@ from torch.utils.data.distributed import DistributedSampler
 
 from ...errors import ConfigError, StateError
 from ...pipeline.contract.inner_datasets import close_datasets
-from ...pipeline.contract.stage import SavableDataset, register_with_torch
+from ...pipeline.contract.stage import SavableDataset, State, register_with_torch
 from ...pipeline.contract.worker_config import WorkerConfig
-from ..states.run_state import redistribute_states
+from ..states.run_state import RunState, redistribute_states
 from ..stats.profile import LoaderProfile
 from ..stats.snapshot import LoaderStats, with_all_ranks
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
@@ -389,8 +389,10 @@ class DataLoader(TorchLoader[T_co]):
         Raises:
             StateError: There is no process group of these ranks, or the rank is not in it.
         """
-        config = self.worker_config
-        return gather_states(self.save_state_rank(), config, destination(dst_rank, global_dst_rank, config))
+        return self._gather(destination(dst_rank, global_dst_rank, self.worker_config))
+
+    def _gather(self, dst_rank: int) -> Any:
+        return gather_states(self.save_state_rank(), self.worker_config, dst_rank)
 
     def restore_state_global(
         self,
@@ -414,14 +416,20 @@ class DataLoader(TorchLoader[T_co]):
                 allowed or not possible exactly.
         """
         if src_rank is not None:
-            state = broadcast_states(state, self.worker_config, src_rank)
+            state = self._broadcast(state, src_rank)
         if state is None:
             return
-        config = self.worker_config
         states = states_of_ranks(list_of_states(state), allow_edited=allow_edited_state)
         lane_states = {lane: own for one in states for lane, own in one.lane_states.items()}
-        saved = redistribute_states(states, config.world_size)[config.rank]
-        self.run.restore(saved, lane_states, allow_mix_change=allow_mix_change)
+        saved = redistribute_states(states, self.worker_config.world_size)
+        self._restore(saved, lane_states, allow_mix_change=allow_mix_change)
+
+    def _broadcast(self, state: Any, src_rank: int) -> Any:
+        return broadcast_states(state, self.worker_config, src_rank)
+
+    def _restore(self, saved: Sequence[RunState], lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
+        """Continue from the states of all data ranks, in their order."""
+        self.run.restore(saved[self.worker_config.rank], lane_states, allow_mix_change=allow_mix_change)
 
     def with_restored_state_rank(
         self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False

@@ -44,15 +44,12 @@ class LaneBatches:
 
     Args:
         is_repeated: A stage of the rank begins the next pass where one ends.
-        meter: Measures the workers; None for no measurements.
 
     Attributes:
         batch: The number, within the run, of the micro-batch that comes next.
-        lane_states: The states of lanes that have begun, by number.
         ended: The pass is over; the next iteration restarts it.
         left_out: The micro-batches that are skipped: made and not delivered.
         trace: Returns the log of a start of the workers; None for no log.
-        replacements: The workers that were replaced, and the samples that are passed over.
     """
 
     def __init__(
@@ -207,11 +204,7 @@ class LaneBatches:
 
 
 class BatchStream:
-    """One run through a rank's micro-batches, made in its worker processes or in its own process.
-
-    Args:
-        meter: Measures the workers; None for no measurements.
-    """
+    """One run through a rank's micro-batches, made in its worker processes or in its own process."""
 
     def __init__(
         self,

@@ -56,9 +56,7 @@ class LoaderRun:
     Attributes:
         built: The stages of the lanes, as the program built them.
         chain: The same; after a change of the mix, a copy that knows the earlier mixes.
-        numbering: The steps of the run, and the steps that are skipped.
         restored_lanes: The states of lanes with which the run was restored.
-        stats: The statistics; None for none.
     """
 
     def __init__(
@@ -111,7 +109,6 @@ class LoaderRun:
         """Begin an iteration, which ends the last one.
 
         Args:
-            length: Micro-batches of an iteration, for the progress bar; None if not known.
             raises_shut_down: Raise :class:`.ShutDown` where the workers were ended meanwhile, instead of ending.
         """
         self._prepare()
@@ -253,11 +250,7 @@ class LoaderRun:
         )
 
     def restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
-        """Continue from the position of this rank.
-
-        Args:
-            allow_mix_change: The mix of datasets may have changed; the environment may allow it as well.
-        """
+        """Continue from the position of this rank."""
         if self.stats is not None:
             self.stats.end_profile()
         first_ranks = saved.first_ranks
@@ -326,11 +319,7 @@ _numbers: defaultdict[int, Iterator[int]] = defaultdict(count)  # by rank: the l
 
 
 class LoaderLog:
-    """Writes a line for the loader, for each iteration and its end, and for each micro-batch that reaches the rank.
-
-    Args:
-        dataset: The chain; its worker config has the path of the file.
-    """
+    """Writes a line for the loader, for each iteration and its end, and for each micro-batch that reaches the rank."""
 
     def __init__(self, dataset: SavableDataset[Any]) -> None:
         self._config = dataset.worker_config

@@ -40,11 +40,7 @@ def list_of_states(state: Any) -> Sequence[Any]:
 
 
 def states_of_ranks(saved: Sequence[Any], *, allow_edited: bool = False) -> list[RunState]:
-    """Return the states of data ranks in a list of the results of ``save_state_rank``, each data rank once.
-
-    Args:
-        saved: Results of loaders with and without ``serves``.
-    """
+    """Return the states of data ranks in a list of the results of ``save_state_rank``, each data rank once."""
     if not any(isinstance(one, Mapping) and SERVED in one for one in saved):
         return [RunState.from_plain(one, allow_edited=allow_edited) for one in saved]
     found: dict[int | None, RunState] = {}
@@ -76,7 +72,6 @@ def gather_served(
     """Return the states of all data ranks, by number; all processes of the group must call it.
 
     Args:
-        states: The states of the data ranks that this process serves.
         dst_rank: The process, within the group, that gets them, and the others None; None: all get them.
     """
     # Find out which process serves which data rank; each must be served.

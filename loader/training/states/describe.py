@@ -39,9 +39,6 @@ def describe_state(state: RunState) -> dict[str, Any]:
 def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
     """Describe the run of the states of some or all ranks; keys are stable.
 
-    Args:
-        states: At least one, all in one group of :func:`group_by_run`.
-
     Returns:
         ``ranks missing_ranks fault lanes lanes_begun possible_ranks kind seed batch steps passes ended samples_waiting
         stages datasets mix_changes``. ``fault`` is the reason why no run can be restored from these states, or None;

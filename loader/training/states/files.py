@@ -30,7 +30,6 @@ class StateFile:
     Attributes:
         states: In the order of the file; may be empty.
         others: The places of other values in the dicts that contain the states: ``("model", "step")``.
-        is_lightning: True for a checkpoint of Lightning, whose other values stay when it is rewritten.
     """
 
     path: str
@@ -49,8 +48,6 @@ class Redistributed:
     """Result of :func:`rewrite_files`.
 
     Attributes:
-        batch: The next micro-batch of the run.
-        files: Their names, by rank.
         left_out: The places of values that were not written, since they belong to no state.
     """
 
@@ -78,7 +75,6 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None, a
 
     Args:
         place: The place of a state, or of a list of states, within the document: ``"data.train"``; None: any place.
-        allow_edited: Accept states that were edited, whose checksum does not fit their values.
     """
     form, content = read_checkpoint(path)
     text = os.fspath(path)
@@ -148,7 +144,6 @@ def redistribute_files(
     """Write the states of a run for another number of ranks; see :func:`rewrite_files`.
 
     Args:
-        folder: The folder to write to; created if missing.
         overwrite: Replace the old files, too, if the folder has them. Files of an earlier conversion are always
             replaced.
     """
@@ -172,7 +167,6 @@ def rewrite_files(
     and becomes one file, in which all other values stay.
 
     Args:
-        folder: The folder to write to; created if missing.
         protected: Paths of the files that must not be replaced; None protects all.
     """
     if any(file.is_lightning for file in files):

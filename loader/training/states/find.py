@@ -34,12 +34,7 @@ def rewrite_lightning(
     """Write a checkpoint with converted states of all its loaders.
 
     Args:
-        found: The states in it; each loader is converted by itself.
-        convert: Returns the new states of all ranks of a loader.
         folder: The folder for the new checkpoint, which has the name of the old one.
-
-    Returns:
-        The new states of the first loader.
     """
     import torch
 
@@ -103,7 +98,6 @@ def find_states(document: Any, *, allow_edited: bool = False) -> list[FoundState
     Args:
         document: The content of a checkpoint. Values other than dicts, lists and tuples are ignored, and so are values
             nested deeper than 64 levels.
-        allow_edited: Accept states whose checksum is missing or does not fit their values.
 
     >>> find_states({"model": {}, "step": 3})
     []

@@ -81,17 +81,12 @@ class RunState:
     """The state of one rank, or the merged states of all ranks.
 
     Attributes:
-        rank: The rank; None for merged states.
-        batch: The next micro-batch of the run.
         steps: The counts of the stages that count on the rank, outermost first.
-        ended: True if the pass is over.
         kind: Order of the lanes; None if the state does not have it.
         deal: Samples of the micro-batches that the lanes take in turn from the epochs of a small source; 0 if each lane
             has a stream of its own.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
-        mix_changes: The changes of the mix of datasets, the first one first.
         ranks_at: The numbers of ranks that the run had; empty if it never changed.
-        quarantined: The samples that are passed over because they killed workers.
     """
 
     lanes: int
@@ -319,7 +314,6 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     """Merge the states of all ranks.
 
     Args:
-        states: One for each rank, in any order.
         lockstep: Require all ranks to be at the same step, as in an endless run. In a finite pass some ranks may be a
             micro-batch ahead; then the rank that is furthest gives the counts of virtual epochs and limits, so that
             no limit is exceeded.
@@ -380,12 +374,6 @@ def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState
 
     Each lane's state goes to the rank that will host the lane. Together the new ranks deliver the same micro-batches as
     the old ones would have.
-
-    Args:
-        states: One for each rank of the run, in any order.
-
-    Returns:
-        The states, by rank.
     """
     run = merge_states(states, lockstep=not states or states[0].kind not in (FINITE, LANE_BY_LANE))
     if ranks < 1:

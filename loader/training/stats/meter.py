@@ -50,7 +50,6 @@ class WorkerMeter:
     """The measurements of one worker.
 
     Attributes:
-        counts: What it did, as far as the rank has received it.
         waited_ns: Time in which the training loop waited for it, without ``start_ns`` and ``replacement_ns``.
         start_ns: The same for the first micro-batch after each start of the workers.
         replacement_ns: The same for processes that ended, and for the first micro-batch of their replacements.
@@ -94,7 +93,6 @@ class RankMeter:
     Attributes:
         workers: By number; one for a loader without workers.
         begin_ns: When the first iteration began; 0 before.
-        events: Calls of the training loop, while a trace is recorded.
     """
 
     def __init__(self, owner: Reporter, every_s: float | None) -> None:

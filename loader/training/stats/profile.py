@@ -144,11 +144,7 @@ class ScriptProfile:
         return ScriptProfile(folder=Path(folder), steps=int(steps))
 
     def begin(self, make: Callable[[Path, int], LoaderProfile]) -> None:
-        """Begin the profile with the first iteration, and end it with the program at the latest.
-
-        Args:
-            make: Returns the profile that writes its trace to a path.
-        """
+        """Begin the profile with the first iteration, and end it with the program at the latest."""
         if self.profile is None:
             name = f"loader-{os.getpid()}-{next(_numbers)}"
             self.profile = make(self.folder / f"{name}.trace.json", self.steps)
@@ -178,11 +174,7 @@ _STEPS = 16  # measured in a phase
 
 
 class HeadroomTrial:
-    """Alternates new and cached micro-batches, and measures the steps of both.
-
-    Args:
-        rounds: Number of rounds; None alternates until the end.
-    """
+    """Alternates new and cached micro-batches, and measures the steps of both."""
 
     def __init__(self, queued: Callable[[], int], *, rounds: int | None = None) -> None:
         if rounds is not None and rounds < 1:

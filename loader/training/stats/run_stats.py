@@ -37,11 +37,7 @@ _log = get_logger("loader")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """The position of a run.
-
-    Attributes:
-        step: Number of the rank's next micro-batch.
-    """
+    """The position of a run."""
 
     chain: Any
     rank: int
@@ -56,9 +52,6 @@ class RunStats:
 
     Args:
         facts: Method that returns the position of the run; its object is not kept alive.
-
-    Attributes:
-        trial: The comparison with cached micro-batches; None if it was not requested.
     """
 
     def __init__(self, options: StatsOptions, facts: Callable[[], RunFacts]) -> None:
@@ -315,11 +308,7 @@ def serve_prometheus(latest: Latest, *, host: str, port: int) -> tuple[int, Call
     """Serve statistics to Prometheus from a thread.
 
     Args:
-        latest: Returns the metrics of the last report; none before the first.
         port: The port; 0 chooses a free one.
-
-    Returns:
-        The port, and the function that ends the server.
     """
     client = _imported("prometheus_client", "prometheus-client", "metrics")
     registry = client.CollectorRegistry()

@@ -88,7 +88,7 @@ def recording(trace: BatchTrace | None, *, rank: int, worker: int) -> Iterator[R
         raise StorageError(f"cannot write this trace: {error.strerror or error}", path=str(path)) from error
     with file:
         file.write(_FORMAT + json.dumps(trace.run).encode() + b"\n")
-        yield _Writer(file.write).record
+        yield _recorder(file.write)
 
 
 @lru_cache(maxsize=64)
@@ -96,34 +96,33 @@ def _record_of_positions(count: int) -> struct.Struct:
     return struct.Struct(f"<QI{count}q")
 
 
-class _Writer:
-    def __init__(self, write: Callable[[bytes], Any]) -> None:
-        self._write = write
-        self._names: dict[str, str] = {}
+def _recorder(write: Callable[[bytes], Any]) -> Record:
+    names: dict[str, str] = {}
 
-    def record(self, number: int, item_id: ItemId) -> None:
-        positions = item_id if isinstance(item_id, tuple) else (item_id,)
-        count = len(positions)
-        try:
-            record = _record_of_positions(count).pack(number, 8 * count, *positions)
-        except struct.error:  # not only integers
-            body = json.dumps(self._numbered(item_id), separators=(",", ":")).encode()
-            record = _HEAD.pack(number, _NESTED << _KIND_SHIFT | len(body)) + body
-        self._write(record)
-
-    def _numbered(self, item_id: ItemId) -> Any:
+    def numbered(item_id: ItemId) -> Any:
         """Return an item id with the numbers of names, as strings, in place of the names."""
         if not isinstance(item_id, tuple):
             return item_id
-        return [self._number(part) if isinstance(part, str) else self._numbered(part) for part in item_id]
+        return [number(part) if isinstance(part, str) else numbered(part) for part in item_id]
 
-    def _number(self, name: str) -> str:
-        if name not in self._names:
-            number = len(self._names)
+    def number(name: str) -> str:
+        if name not in names:
             body = name.encode()
-            self._write(_HEAD.pack(number, _NAME << _KIND_SHIFT | len(body)) + body)
-            self._names[name] = str(number)
-        return self._names[name]
+            write(_HEAD.pack(len(names), _NAME << _KIND_SHIFT | len(body)) + body)
+            names[name] = str(len(names))
+        return names[name]
+
+    def record(number: int, item_id: ItemId) -> None:
+        positions = item_id if isinstance(item_id, tuple) else (item_id,)
+        count = len(positions)
+        try:
+            content = _record_of_positions(count).pack(number, 8 * count, *positions)
+        except struct.error:  # not only integers
+            body = json.dumps(numbered(item_id), separators=(",", ":")).encode()
+            content = _HEAD.pack(number, _NESTED << _KIND_SHIFT | len(body)) + body
+        write(content)
+
+    return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,8 +67,6 @@ class _LaneWork:
     """The work of a worker process: the micro-batches of its lanes, packed in bundles.
 
     Attributes:
-        taken: The number of its messages that the rank has already.
-        board: Where it records its last sample.
         flags: The owners of its segments; None without segments.
         size: The number of messages in a bundle, shared with the rank.
     """
@@ -167,12 +165,7 @@ def _describe_worker(worker: int, host: LaneHost) -> None:
 
 
 class WorkerMessages(ABC):
-    """The messages of all workers, which take turns.
-
-    Args:
-        options: How far they work ahead.
-        meter: Measures them; None for no measurements.
-    """
+    """The messages of all workers, which take turns."""
 
     def __init__(self, workers: int, options: StreamOptions, meter: RankMeter | None) -> None:
         self._count = workers
@@ -205,12 +198,7 @@ class WorkerMessages(ABC):
 
 
 class WorkerBundles(WorkerMessages):
-    """The messages of all workers, a queue for each, since each may be ahead of the others.
-
-    Args:
-        options: How they start, and how far they work ahead.
-        meter: Measures them; None for no measurements.
-    """
+    """The messages of all workers, a queue for each, since each may be ahead of the others."""
 
     def __init__(
         self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None

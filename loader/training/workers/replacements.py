@@ -111,11 +111,7 @@ _KILLS = 3  # likewise, by SIGKILL, which also others send
 
 
 class Replacements:
-    """The replaced workers of a rank, and the samples that killed them.
-
-    Attributes:
-        replaced: The number of workers that were replaced in the run.
-    """
+    """The replaced workers of a rank, and the samples that killed them."""
 
     def __init__(self, options: StreamOptions, *, rank: int) -> None:
         self._options = options

@@ -51,11 +51,7 @@ _MADE = "made"  # the key of a lane's state for the number of its micro-batches
 
 
 class Notes(NamedTuple):
-    """The objects that note what a worker does.
-
-    Attributes:
-        last_sample: Records the sample that is started last.
-    """
+    """The objects that note what a worker does."""
 
     last_sample: LastSample | None = None
     recorder: WorkerRecorder | None = None
@@ -68,11 +64,8 @@ class LaneHost(ABC):
     """The lanes of a rank, and the order in which its worker processes visit them.
 
     Attributes:
-        workers: The rank's worker processes; 0 for none.
-        states: The states of lanes that have begun, by number.
         cache_pool: The cache of hooks; None: one that fetches nothing ahead.
         left_out: The micro-batches that are skipped: made and not delivered.
-        trace: The log of the samples of micro-batches; None for none.
     """
 
     dataset: SavableDataset[Any]
@@ -101,7 +94,6 @@ class LaneHost(ABC):
 
         Args:
             worker: The number of the worker, in [0, workers).
-            last_sample: Records the sample that is started last.
             taken: The number of messages to skip at the start, because another process has sent them.
         """
         with recording(self.trace, rank=self.rank, worker=worker) as record:
@@ -113,11 +105,7 @@ class LaneHost(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesInTurn(LaneHost):
-    """Lanes visited in turn, a micro-batch each.
-
-    Attributes:
-        first_batch: The micro-batch of the run at which all ranks start.
-    """
+    """Lanes visited in turn, a micro-batch each."""
 
     first_batch: int = 0
 

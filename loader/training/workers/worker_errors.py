@@ -62,11 +62,7 @@ def pack_error(error: BaseException, *, worker: int | None = None) -> PackedErro
 
 
 def raise_packed(packed: PackedError) -> NoReturn:
-    """Raise an exception that was packed in another process, with a note of its traceback there.
-
-    Raises:
-        BaseException: The exception, with its causes.
-    """
+    """Raise an exception that was packed in another process, with a note of its traceback there."""
     error = unpack_error(packed)
     indented = "\n".join(f"  {line}" for line in packed.trace.splitlines())
     where = "in the worker process" if packed.worker is None else f"in worker process {packed.worker}"
@@ -299,11 +295,7 @@ class DroppedSamples:
 
 
 def dropped_samples(lanes: Iterable[FailurePolicy], *, worker: int) -> DroppedSamples | None:
-    """Return the dropped samples of a worker's lanes; None if the lanes had no samples.
-
-    Args:
-        worker: The number of the worker, for messages.
-    """
+    """Return the dropped samples of a worker's lanes; None if the lanes had no samples."""
     dropped: Counter[str] = Counter()
     remainder, last = "", None
     for failures in lanes:
@@ -325,7 +317,6 @@ def check_dropped(reports: Sequence[DroppedSamples], *, is_repeated: bool) -> No
     """Raise an error for a pass without micro-batches, all of whose samples were dropped.
 
     Args:
-        reports: Those of all workers of a rank; workers without samples have none.
         is_repeated: The pass repeats without end, and would never have a micro-batch.
 
     Raises:

@@ -34,13 +34,7 @@ _Queue = queue.Queue[Any]
 
 
 class WorkerThreads(WorkerMessages):
-    """The messages of all worker threads, a queue for each.
-
-    Args:
-        board: Where they record their last samples.
-        options: How far they work ahead.
-        meter: Measures them; None for no measurements.
-    """
+    """The messages of all worker threads, a queue for each."""
 
     def __init__(
         self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None

@@ -261,13 +261,8 @@ class LeafMatch:
     """The datasets of a reader, before and after a change of the mix.
 
     Attributes:
-        weights: The weights of ``before``.
-        new_weights: The weights of ``after``.
-        origins: The numbers of ``before``.
         new_origins: The numbers of ``after``; a dataset that continues keeps its number.
-        next_origin: The number of the next new dataset.
         schedule: The schedule of ``weights``, as the settings of a reader; None if they do not change.
-        new_schedule: That of ``new_weights``.
     """
 
     before: Sequence[DescribedLeaf]

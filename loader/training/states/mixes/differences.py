@@ -34,11 +34,7 @@ _OF_SOURCES = {"weights": "weight", "repetitions": "repetitions", "slice_lengths
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names that only one of both has.
-
-    Attributes:
-        first: The first 1000 names.
-    """
+    """Names that only one of both has."""
 
     count: int
     first: tuple[str, ...] = field(metadata={"json": "names"})
@@ -312,11 +308,7 @@ def chain_outline(identity: Any) -> str:
 
 
 def chain_differences(saved: Any, now: Any) -> list[Difference]:
-    """Return the differences between the chains of two runs; of other stages, only the outlines.
-
-    Args:
-        saved: The description of a chain: its stages, their settings and its data.
-    """
+    """Return the differences between the chains of two runs; of other stages, only the outlines."""
     before, after = chain_outline(saved), chain_outline(now)
     if before != after:  # a comparison by position would report all later stages as different
         return [Difference("", "stages", _Text(f"[{before or MISSING}]"), _Text(f"[{after or MISSING}]"))]

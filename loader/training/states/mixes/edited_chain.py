@@ -42,8 +42,6 @@ class ContinuedMix:
 
     Attributes:
         chain: The chain of the run; a copy of its readers and blends knows their earlier mixes.
-        changes: The changes of the mix, the first one first.
-        change: The last one, if this restore makes it.
     """
 
     chain: SavableDataset[Any]
@@ -89,12 +87,7 @@ class ContinuedMix:
 def continue_mix(
     chain: SavableDataset[Any], saved: RunState, *, kind: str, lanes: Mapping[int, State], allowed: bool
 ) -> ContinuedMix:
-    """Compare a state with the chain of a run, and apply the changes of the mix.
-
-    Args:
-        kind: The order in which the run visits its lanes.
-        allowed: The mix may have changed; the environment may allow it as well.
-    """
+    """Compare a state with the chain of a run, and apply the changes of the mix."""
     changes, change = saved.mix_changes, None
     # The usual case: nothing has changed.
     if saved.dataset == chain.identity():

@@ -100,11 +100,7 @@ class DescribedLeaf:
 
 
 def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
-    """Yield the names of the datasets in the description of a chain, and their shares of the samples.
-
-    Args:
-        identity: ``[name, settings, *inputs]``.
-    """
+    """Yield the names of the datasets in the description of a chain, and their shares of the samples."""
     yield from ((leaf_name(leaf.source), part) for leaf, part in _leaves_with_shares(identity, share))
 
 
@@ -121,11 +117,7 @@ def _leaves_with_shares(identity: Any, share: float) -> Iterator[tuple[Described
 
 
 def replaced_leaves(before: Iterable[tuple[Any, float]], after: Iterable[tuple[Any, float]]) -> Iterator[LeafChange]:
-    """Yield the changes of datasets of inputs that are gone and of new inputs; a path in both has changed.
-
-    Args:
-        before: Descriptions of chains that are gone, and their shares of the samples.
-    """
+    """Yield the changes of datasets of inputs that are gone and of new inputs; a path in both has changed."""
     ended = [leaf for identity, share in before for leaf in _leaves_with_shares(identity, share)]
     for identity, share in after:
         for leaf, part in _leaves_with_shares(identity, share):

@@ -14,7 +14,7 @@ from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.measuring.counts import add_numbers
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...progress_bar import progress_bar
-from ..states.find import ALL_RANKS
+from ..states.checkpoint_file import ALL_RANKS
 from ..states.run_state import RunState
 from ..stats.profile import HeadroomTrial, LoaderProfile, check_trace_path
 from ..stats.report_files import checked_stats

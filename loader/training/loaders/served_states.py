@@ -17,7 +17,7 @@ import torch.distributed as dist
 from ...errors import StateError
 from ...format.documents.messages import short_repr
 from ...pipeline.contract.worker_config import WorkerConfig
-from ..states.find import ALL_RANKS
+from ..states.checkpoint_file import ALL_RANKS
 from ..states.run_state import RunState
 
 SERVED = "states of served ranks"

@@ -13,9 +13,17 @@ from typing import Any
 
 from ...errors import StateError, StorageError
 from ...storage import EPath, open_storage
-from .checkpoint_file import Form, read_checkpoint
+from .checkpoint_file import (
+    Form,
+    FoundState,
+    Place,
+    find_states,
+    is_lightning,
+    place_text,
+    read_checkpoint,
+    rewrite_lightning,
+)
 from .describe import group_by_run
-from .find import FoundState, Place, find_states, is_lightning, place_text, rewrite_lightning
 from .run_state import RunState, redistribute_states
 
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")

@@ -93,7 +93,8 @@ class LoaderRun:
         self._iteration: object = None
 
     def _leave_out(self, numbering: RunSteps) -> None:
-        self.numbering = numbering.leaving_out(checked_skips(self.options.skip_steps))
+        given = self.options.skip_steps
+        self.numbering = numbering.leaving_out(checked_skips(given)) if len(given) else numbering
         self.lanes.left_out = self.numbering.batches_left_out
         if self.lanes.left_out and self.lanes.kind != ENDLESS:
             raise ConfigError(

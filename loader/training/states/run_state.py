@@ -186,8 +186,8 @@ class RunState:
                 dataset=saved["dataset"],
                 kind=saved.get("kind"),
                 mix_changes=checked_mix_changes(saved["mix_changes"]) if "mix_changes" in saved else (),
-                ranks_at=checked_numbers(saved.get("ranks_at", []), columns=2),
-                skip_steps=checked_numbers(saved.get("skip_steps", []), columns=4),
+                ranks_at=checked_numbers(saved["ranks_at"], columns=2) if "ranks_at" in saved else (),
+                skip_steps=checked_numbers(saved["skip_steps"], columns=4) if "skip_steps" in saved else (),
                 quarantined=tuple(map(QuarantinedSample.from_plain, saved.get("quarantined", []))),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:

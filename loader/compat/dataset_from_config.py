@@ -258,8 +258,6 @@ def _open_folder(
     """Create the dataset of a prepared folder.
 
     Args:
-        path: The path as given.
-        folder: The folder there.
         subflavors: Labels that replace the labels of ``dataset.yaml``.
         common: Arguments of the class that ``dataset.yaml`` does not set.
     """

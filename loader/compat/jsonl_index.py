@@ -49,7 +49,8 @@ class IJsonlIndexWriter:
         if finalize:
             self._stack.close()
         else:
-            self._stack.__exit__(_Discarded, _Discarded(), None)
+            error = EOFError()  # never raised: it only ends the context of an unfinished file
+            self._stack.__exit__(EOFError, error, None)
 
     def __enter__(self) -> Self:
         return self
@@ -58,10 +59,6 @@ class IJsonlIndexWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close(finalize=kind is None)
-
-
-class _Discarded(Exception):  # noqa: N818 - never raised, only ends the context of an unfinished file
-    """Reason for which an unfinished index is discarded."""
 
 
 class IJsonlIndexReader(ClosesOnExit):

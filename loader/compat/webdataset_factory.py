@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -445,9 +446,17 @@ def prepare_dataset(
     )
     if progress and progress_fn is None:
         progress_fn = progress_bar
-    steps = _Steps(progress_fn, len(wanted))
-    report = run_prepare(plan, on_progress=steps.advance, executor=executor)
-    steps.finish()
+    steps = iter(() if progress_fn is None else progress_fn(iter(range(len(wanted))), len(wanted)))
+    taken = 0
+
+    def advance(now: PrepareProgress) -> None:
+        nonlocal taken
+        while now.phase == "scan" and taken < now.shards_done:
+            next(steps, None)
+            taken += 1
+
+    report = run_prepare(plan, on_progress=advance, executor=executor)
+    deque(steps, maxlen=0)  # the display ends with its last step
     return report
 
 
@@ -462,11 +471,6 @@ def _split_request(
 
 
 def _wanted(storage: Storage, paths: Sequence[str | os.PathLike[str]], present: Sequence[str]) -> frozenset[str]:
-    """Return the names of the listed shards.
-
-    Raises:
-        ConfigError: Some do not exist, or none is listed.
-    """
     root = storage.path("")
     wanted: dict[str, None] = {}
     for path in paths:
@@ -481,23 +485,3 @@ def _wanted(storage: Storage, paths: Sequence[str | os.PathLike[str]], present: 
     if faults or not wanted:
         raise ConfigError("" if faults else "expected the paths of shards, found none", file=root, faults=faults)
     return frozenset(wanted)
-
-
-class _Steps:
-    """Advance a caller's progress display by one step for each finished shard."""
-
-    def __init__(self, progress_fn: ProgressFunction | None, total: int) -> None:
-        self._steps = None if progress_fn is None else iter(progress_fn(iter(range(total)), total))
-        self._taken = 0
-
-    def advance(self, now: PrepareProgress) -> None:
-        if self._steps is None or now.phase != "scan":
-            return
-        while self._taken < now.shards_done:
-            next(self._steps, None)
-            self._taken += 1
-
-    def finish(self) -> None:
-        """Consume the remaining steps, so that the progress display ends."""
-        for _ in self._steps or ():
-            pass

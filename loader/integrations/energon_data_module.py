@@ -205,11 +205,7 @@ class EnergonMultiModalDataModule:
         need the same micro-batch, as do tensor-parallel ranks.
 
         Args:
-            num_workers: Worker processes of this rank.
             split: Part of the split that they load, for the log.
-
-        Raises:
-            ConfigError: ``pg_collection`` has no data-parallel group.
         """
         group = self._data_parallel_group()
         if group is None:

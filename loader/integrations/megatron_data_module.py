@@ -44,7 +44,7 @@ class MegatronDataModule(_LightningDataModule):  # type: ignore[misc]  # the bas
     """Data module that saves the number of consumed samples in checkpoints, and continues behind them.
 
     Derive from it, and set ``self.data_sampler`` to the object that counts samples: a
-    :class:`~loader.integrations.megatron_data_sampler.MegatronDataSampler`, or NeMo's. Call
+    :class:`~loader.integrations.num_microbatches_calculator.MegatronDataSampler`, or NeMo's. Call
     :meth:`update_init_global_step` wherever a training data loader is built.
 
     Args:

@@ -18,7 +18,7 @@ from loader import (
     generic_batch,
     random_access,
 )
-from loader.integrations.megatron_data_sampler import MegatronDataSampler
+from loader.integrations.num_microbatches_calculator import MegatronDataSampler
 
 
 class Recorder(pl.LightningModule):

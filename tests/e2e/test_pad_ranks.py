@@ -24,8 +24,7 @@ from loader import (
     get_val_datasets,
     is_padding,
 )
-from loader.training.states.run_state import RunState
-from loader.training.states.split_state import redistribute_states
+from loader.training.states.run_state import RunState, redistribute_states
 from tests.e2e.drawing_encoders import Grouping, Yielding, number_in
 from tests.e2e.drawing_pipelines import Data, val, write_data
 

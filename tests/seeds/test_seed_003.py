@@ -17,7 +17,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from loader.integrations.megatron_data_sampler import MegatronDataSampler
+from loader.integrations.num_microbatches_calculator import MegatronDataSampler
 
 PAGE = '''\
 class MegatronDataModule(pl.LightningDataModule):

@@ -13,7 +13,7 @@ from ...pipeline.contract.stage import Running, SavableDataset, State
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...samples.encoding.task_encoder import TaskEncoder
-from ...training.datasets.volume_units import UnknownSize
+from ...training.datasets.chain import UnknownSize
 from ...training.states import (
     ENDLESS,
     Redistributed,

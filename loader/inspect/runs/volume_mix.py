@@ -17,9 +17,9 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
+from ...training.datasets.chain import write_command
 from ...training.datasets.open_sources import Leaf
 from ...training.datasets.run_datasets import LoadedDatasets
-from ...training.datasets.volume_units import write_command
 
 
 class VolumeMix:

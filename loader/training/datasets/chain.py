@@ -5,26 +5,30 @@ Only requested stages are built: a hook that the task encoder does not override 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from math import isnan
 from typing import Any
 
 from ...cached_property import cached_property
 from ...errors import ConfigError
+from ...format.columns.column import Column, open_column
+from ...format.documents.messages import nearest_hint
 from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_integers
 from ...pipeline.reading.order_plan import OrderPlan
 from ...pipeline.reading.read import DecodeDataset, ReadDataset
-from ...pipeline.reading.source import Source
+from ...pipeline.reading.source import Raw, RawRow, Source
 from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
-from ...samples.encoding.size_metric import After, size_metrics
+from ...samples.encoding.size_metric import After, SizeMetric, size_metrics
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
 
@@ -34,12 +38,8 @@ class ChainOptions:
     """Options of the stages above the reader: arguments of ``get_train_dataset`` and ``get_val_dataset``.
 
     Attributes:
-        task_encoder: The user's hooks.
-        worker_config: Ranks, workers and lanes of the run.
         batch_size: Samples of a micro-batch; None yields single samples.
-        batch_drop_last: Drop a last batch of fewer samples.
         packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
-        repeat: The order has no end.
     """
 
     task_encoder: TaskEncoder[Any, Any, Any, Any]
@@ -65,7 +65,6 @@ class ChainOptions:
 
     @property
     def groups(self) -> bool:
-        """True if the samples of a batch are of one group."""
         return not is_default(self.task_encoder.batch_group_criterion)
 
     @property
@@ -86,12 +85,7 @@ class ChainOptions:
 
 
 def checked_count(name: str, given: int | None, *, may_be_minus_1: bool = False) -> int | None:
-    """Check an argument that is None or at least 1.
-
-    Raises:
-        ConfigError: The argument is out of range.
-        TypeError: The argument is no integer.
-    """
+    """Check an argument that is None or at least 1."""
     check_integers({name: given})
     if given is not None and given < 1 and not (may_be_minus_1 and given == -1):
         expected = f"{name} to be -1, None or at least 1" if may_be_minus_1 else f"{name} of at least 1, or None"
@@ -124,7 +118,6 @@ class SampleStages:
 
     Args:
         sources: The datasets of all readers, by their numbers in raw samples.
-        options: Options of the stages.
     """
 
     def __init__(self, sources: Sequence[Source], options: ChainOptions) -> None:
@@ -134,7 +127,6 @@ class SampleStages:
         self._names_sources = False
 
     def lift(self, chain: SavableDataset[Any], level: Level, to: Level) -> SavableDataset[Any]:
-        """Add the stages from one level to another."""
         options, encoder = self._options, self._options.task_encoder
         packs = options.packing_buffer_size is not None
         if level < Level.ENCODED <= to:
@@ -145,7 +137,6 @@ class SampleStages:
         return chain
 
     def _samples(self, reader: SavableDataset[Any]) -> SavableDataset[Any]:
-        """Add the stages that decode and cook samples."""
         encoder = self._options.task_encoder
         if not self._cooks:
             return DecodeDataset(reader, sources=self._sources)
@@ -252,3 +243,129 @@ def _measure_items(stage: SavableDataset[Any], metrics: dict[str, Callable[[Any]
             _measure_items(upstream, metrics)
     elif isinstance(stage, MapDataset | DecodeDataset):
         stage.size_metrics = metrics
+
+
+_MAX_NAMED = 5  # datasets, in a message
+
+
+class ColumnSize:
+    """Function that returns the size of a raw sample from a column of its dataset."""
+
+    def __init__(self, sources: Sequence[Source], unit: str) -> None:
+        self._sources = sources
+        self.__name__ = unit
+        self._columns: dict[int, Column] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_columns": {}}
+
+    def __call__(self, raw: Raw) -> float:
+        number: int
+        if isinstance(raw, RawRow):
+            primary = raw.members[0]
+            if primary is None:
+                raise ConfigError(
+                    f"column {self.__name__!r} has no value for row {raw.number} of a join, which has no sample of its "
+                    "primary dataset, and a blend counts it",
+                    at=self._sources[raw.source].request.path,
+                    hint=f"add a method {self.__name__}(self, sample) with @sample_size_metric to the task encoder",
+                )
+            number = primary.number
+        else:
+            number = raw.number
+        return self.size(raw.source, number)
+
+    def size(self, source: int, number: int) -> float:
+        """Return the size of a sample.
+
+        Args:
+            number: Its number in the index; for a join, in the index of the primary dataset.
+        """
+        column = self._columns.get(source) or self._open(source)
+        value = column.values[number].item()
+        if isnan(value) or value == column.record.missing:
+            dataset = self._sources[source].first
+            raise ConfigError(
+                f"column {self.__name__!r} has no value for sample {dataset.full_key(number)!r}, and a blend counts it",
+                at=dataset.path,
+                hint=f"write it for all samples: {write_command(dataset.path, self.__name__)}",
+            )
+        return float(value)
+
+    def _open(self, source: int) -> Column:
+        dataset = self._sources[source].first
+        self._columns[source] = open_column(dataset.storage, dataset.index, self.__name__)
+        return self._columns[source]
+
+
+def write_command(path: str, unit: str) -> str:
+    """Return the command that writes the sizes of a dataset's samples as a column.
+
+    >>> write_command("/data/books", "tokens")
+    'energon stats /data/books --write tokens --tokenizer tokenizer.json'
+    """
+    tokenizer = " --tokenizer tokenizer.json" if unit.rpartition(".")[2] == "tokens" else ""
+    return f"energon stats {path} --write {unit}{tokenizer}"
+
+
+class UnknownSize:
+    """Placeholder of a function that returns the size of a sample, in the chain of a run that is only described."""
+
+    def __init__(self, unit: str) -> None:
+        self.__name__ = unit
+
+    def __call__(self, value: Any) -> float:  # noqa: ARG002 - has the arguments of a metric
+        raise ConfigError(
+            f"the order of this run depends on the sizes of its samples in {self.__name__!r}, which are not known",
+            hint="pass the task encoder of the run, which has the metric (--task-encoder module:Class); or write "
+            f"columns of the sizes: {write_command('PATH', self.__name__)}",
+        )
+
+
+class VolumeUnits:
+    """The units of a run's blends."""
+
+    def __init__(self, sources: Sequence[Source], encoder: object, *, needs_sizes: bool = True) -> None:
+        self._needs_sizes = needs_sizes
+        self._sources = sources
+        self._encoder = encoder
+
+    @cached_property
+    def _metrics(self) -> dict[str, SizeMetric]:
+        return size_metrics(self._encoder)
+
+    def size(self, unit: str, leaves: Sequence[int]) -> tuple[Callable[[Any], Any], Level]:
+        """Return the function that measures items in a unit, and the items that it takes."""
+        metric = self._metrics.get(unit)
+        if metric is not None:
+            return metric.function, Level.PACKED if metric.after == "packing" else Level.ENCODED
+        lacking = [*self._lacking(unit, leaves)]
+        if not lacking:
+            return ColumnSize(self._sources, unit), Level.READ
+        if not self._needs_sizes:
+            return UnknownSize(unit), Level.READ
+        known = ", ".join(map(repr, self._metrics)) or "none"
+        names = ", ".join(lacking[:_MAX_NAMED]) + (", …" if len(lacking) > _MAX_NAMED else "")
+        column = re.sub(r"[^A-Za-z0-9_]", "_", unit)
+        if column != unit:
+            raise ConfigError(
+                f"a blend has the unit {unit!r}, which can be no metric and no column",
+                hint=f"write the columns, {write_command(lacking[0], unit)}, and name them: "
+                f"blend_weight_unit: {column}",
+            )
+        raise ConfigError(
+            f"a blend has the unit {unit!r}, which is no metric of {type(self._encoder).__name__}; known are {known}. "
+            f"Nor is it a column of all its datasets: {len(lacking)} of {len(leaves)} have none: {names}"
+            f"{nearest_hint(unit, self._metrics)}",
+            hint=f"add a method {unit}(self, sample) with @sample_size_metric to the task encoder, or write the "
+            f"columns: {write_command(lacking[0], unit)}",
+        )
+
+    def _lacking(self, unit: str, leaves: Sequence[int]) -> Iterator[str]:
+        seen: set[str] = set()
+        for leaf in leaves:
+            dataset = self._sources[leaf].first
+            path = dataset.ref.path
+            if path not in seen and unit not in dataset.documents.column_names():
+                yield path
+            seen.add(path)

@@ -14,9 +14,9 @@ from ...pipeline.failures.policy import three_argument_handler
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...shared_signatures import takes_arguments_of
 from .chain import checked_count
+from .dataset_factory import SourceFactory
 from .open_sources import open_leaves
 from .run_datasets import LoadedDatasets
-from .single_datasets import SourceFactory
 
 
 def get_train_dataset(
@@ -70,6 +70,7 @@ def get_train_dataset(
         TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument, or its value has another type.
     """
+    # Check the arguments.
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     config = _checked_config(worker_config, kwargs)
     check_integers(
@@ -81,6 +82,7 @@ def get_train_dataset(
         }
     )
     check_booleans({"batch_drop_last": batch_drop_last, "repeat": repeat, "even_ranks": even_ranks})
+    # Open the datasets.
     leaves = open_leaves(
         get_train_dataset,
         path,

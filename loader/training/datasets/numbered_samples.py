@@ -36,10 +36,6 @@ class NumberedSamples(Dataset[T_co], ABC):
     """A sequence of samples over consecutive sources; each process opens the files that it reads.
 
     Samples have positions, which count all samples of the sources. Numbers count those of the sequence.
-
-    Args:
-        sources: The datasets, one after another.
-        seed_offset: Seed of the random numbers that hooks draw.
     """
 
     def __init__(self, sources: Sequence[Source], *, seed_offset: int = 0) -> None:
@@ -75,10 +71,7 @@ class NumberedSamples(Dataset[T_co], ABC):
         Raises:
             IndexError: There is no such number.
             KeyError: No sample has this key, or several have it (a ``MissingFileError``).
-            TypeError: The number is not an integer.
             SampleError: A part of the sample does not decode, or a hook raises ``SkipSample``.
-            FormatError: A shard has changed since it was indexed.
-            StorageError: A shard is missing or cannot be read.
             Exception: A hook raised it; a note names the sample.
         """
         if isinstance(index, slice):
@@ -88,11 +81,7 @@ class NumberedSamples(Dataset[T_co], ABC):
         return self._read([self._position(index)])[0]
 
     def __getitems__(self, indices: Iterable[int]) -> list[T_co]:
-        """Return samples by their numbers, in this order; all are located by one search.
-
-        Raises:
-            Exception: As for a single sample.
-        """
+        """Return samples by their numbers, in this order; all are located by one search."""
         numbers = [self._number(index) for index in indices]
         return self._read(self._positions(np.array(numbers, dtype=np.int64)).tolist()) if numbers else []
 
@@ -140,7 +129,6 @@ class NumberedSamples(Dataset[T_co], ABC):
         """Return the positions, of ascending ones, that have a number."""
 
     def _not_one(self, key: str, kept: Sequence[int], positions: Sequence[int]) -> MissingFileError:
-        """Return the error about a key that no sample or several samples have."""
         places = joined_names([self._reader.picking.place_of(position) for position in kept])
         return MissingFileError(
             f"expected one sample with the key {key!r}, found "
@@ -152,5 +140,4 @@ class NumberedSamples(Dataset[T_co], ABC):
     _key_hint = "pass shard/key"
 
     def _guess(self, key: str) -> str:  # noqa: ARG002 - for those that guess
-        """Return the end of the message about an unknown key."""
         return ""

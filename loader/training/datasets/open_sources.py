@@ -71,8 +71,6 @@ class Leaf:
     """An opened dataset of a run, and its settings.
 
     Attributes:
-        plan: The settings that the metadataset gives it, and its request.
-        source: The dataset.
         slice_length: The caller's ``max_samples_per_sequence``; None reads whole shards.
     """
 
@@ -87,7 +85,6 @@ class Leaf:
 
     @property
     def repetitions(self) -> float:
-        """Repetitions in a pass."""
         return 1.0 if self.plan.repetitions is None else self.plan.repetitions
 
     def epochs_shuffled(self, shuffle_buffer: int | None) -> int | None:
@@ -114,17 +111,8 @@ def open_leaves(
 
     Args:
         caller: The function that received the arguments, for messages.
-        path: Path of the dataset, file of samples or metadataset.
         given: The keyword arguments that the function's signature does not name.
-        task_encoder: The task encoder of the run, whose decoder is used.
-        training: Use weights and repetitions.
         config: The ranks of the run, which may share what they read; None for a single process.
-        slice_length: ``max_samples_per_sequence``.
-        **choices: Other fields of the request.
-
-    Raises:
-        TypeError: The path or the task encoder is none, or nothing accepts an argument.
-        ConfigError: ``key_format`` is none, or ``storage_options`` are wrong; others as in :func:`open_sources`.
     """
     name = caller.__name__
     if not isinstance(path, str | os.PathLike):
@@ -190,10 +178,6 @@ def _request_of(
     )
 
 
-def _describes(name: str, value: Any) -> bool:
-    return name in _DESCRIBING and value is not None
-
-
 def _decoder_of(given: Mapping[str, Any], task_encoder: Any) -> SampleDecoder | None:
     """Return the task encoder's decoder, unless a deprecated argument replaces it."""
     if given.get("auto_decode") is False:
@@ -243,11 +227,7 @@ def _warn_of_misspelt_hooks(encoder: type[Any]) -> None:
 def given_subflavors(
     subflavors: Mapping[str, Any] | None, tags: Mapping[str, Any] | None, *, caller: str
 ) -> dict[str, Any]:
-    """Return the labels that a caller gives under one of two names.
-
-    Raises:
-        TypeError: They are given under both.
-    """
+    """Return the labels that a caller gives under one of two names."""
     if subflavors and tags:
         raise TypeError(f"{caller}() takes subflavors= or tags=, its other name, not both")
     return dict(subflavors or tags or {})
@@ -258,14 +238,9 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
     """Open a dataset, or all datasets of a metadataset.
 
     Args:
-        request: The dataset, file of samples or metadataset.
         decoder: Decoder of the parts; None leaves them bytes.
-        training: Use weights and repetitions.
 
     Raises:
-        StorageError: A path is missing, or a dataset is not prepared.
-        ConfigError: A file of a dataset or a metadataset is wrong, there is no such split part, no sample is left, or a
-            join is not prepared.
         TrustError: A dataset needs to run code, and the caller does not allow it.
     """
     if not is_metadataset(request.path):
@@ -280,7 +255,11 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
 
 def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:
     request = plan.request
-    source = _open_join(plan, plan.join, decoder) if plan.join is not None else _open_dataset(request, decoder)
+    source: Source
+    if plan.join is None:
+        source = DatasetSource(request=request, decoder=decoder)
+    else:
+        source = _open_join(plan, plan.join, decoder)
     # Raise for a wrong split part here, not when the first batch is requested.
     _ = source.samples
     if request.ref.dataset_config is not None or request.options or plan.join is not None:
@@ -292,21 +271,13 @@ def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:
 
 
 def check_sample_type(found: type[Any], expected: type[Any] | None, *, at: str | None) -> None:
-    """Check the class of a dataset's samples; None expects any.
-
-    Raises:
-        ConfigError: It is another one.
-    """
+    """Check the class of a dataset's samples; None expects any."""
     if expected is not None and not issubclass(found, expected):
         raise ConfigError(
             f"expected samples of {expected.__name__}, found {found.__name__}",
             at=at,
             hint="pass another sample_type, or another dataset_config",
         )
-
-
-def _open_dataset(request: LoadRequest, decoder: SampleDecoder | None) -> Source:
-    return DatasetSource(request=request, decoder=decoder)
 
 
 def _open_join(plan: LeafPlan, join: JoinPlan, decoder: SampleDecoder | None) -> JoinedSource:
@@ -329,13 +300,9 @@ def _open_join(plan: LeafPlan, join: JoinPlan, decoder: SampleDecoder | None) ->
 
 
 def read_lazy_documents(source: Source, *, units: Iterable[str]) -> None:
-    """Read the dataset file and the index's documents of a source, or of each member of a join, and those of columns.
+    """Read the dataset file, the index's documents and the records of columns of a source, or of each member of a join.
 
     Errors are left to the first use, which finds them again.
-
-    Args:
-        source: The source.
-        units: The names of columns that a blend may count.
     """
     for member in source.members:
         with suppress(EnergonError):
@@ -358,10 +325,6 @@ def shared_metadata(config: WorkerConfig) -> Iterator[None]:
 
     Rank 0 runs the block first. The other ranks wait, and run it with its answers. If it fails on rank 0, it fails on
     all: no rank waits for one that has ended.
-
-    Raises:
-        ConfigError: There is no process group of the run's ranks.
-        StorageError: Rank 0 could not open the datasets, and this rank could.
     """
     if config.world_size == 1:
         yield

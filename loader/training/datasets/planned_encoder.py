@@ -12,11 +12,7 @@ from .run_datasets import LoadedDatasets
 
 
 class PlannedEncoder(DefaultTaskEncoder[Any, Any, Any, Any]):
-    """Task encoder without hooks, which needs no metric for the units of blends.
-
-    Attributes:
-        datasets: The datasets of the run, once its chain was built.
-    """
+    """Task encoder without hooks, which needs no metric for the units of blends."""
 
     datasets: LoadedDatasets | None = None
 

@@ -24,24 +24,15 @@ from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...pipeline.stages.limit import LimitDataset
 from ...pipeline.stages.log_sample import LogSampleDataset
-from .chain import ChainOptions, Level, SampleStages, batched, build_chain
+from .chain import ChainOptions, ColumnSize, Level, SampleStages, VolumeUnits, batched, build_chain
+from .dataset_factory import DatasetBlendMode, LoadedDataset, SourceFactory
 from .open_sources import Leaf
-from .single_datasets import DatasetBlendMode, LoadedDataset, SourceFactory
-from .volume_units import ColumnSize, VolumeUnits
 
 _MAX_WEIGHTS = 1 << 16  # each state of the run has them
 
 
 def planned_schedule(plans: Sequence[LeafPlan], options: ChainOptions) -> PlannedSchedule:
-    """Return the schedule of a run.
-
-    Args:
-        plans: The shares of the datasets, some of which change.
-        options: The stages of the run.
-
-    Raises:
-        ConfigError: The schedule is too large, or counts steps whose samples are not known ahead.
-    """
+    """Return the schedule of a run."""
     planned = _planned([plan.weight or 0.0 for plan in plans], [plan.schedule for plan in plans])
     samples = options.batch_samples
     if samples is None and planned.unit == "steps":
@@ -56,11 +47,7 @@ def planned_schedule(plans: Sequence[LeafPlan], options: ChainOptions) -> Planne
 
 
 def planned_volumes(blend: UnitBlend, options: ChainOptions) -> PlannedSchedule | None:
-    """Return the schedule of a blend by volume, which counts micro-batches as steps; None if its weights never change.
-
-    Raises:
-        ConfigError: The schedule is too large.
-    """
+    """Return the schedule of a blend by volume, which counts micro-batches as steps; None if its weights stay."""
     if not blend.is_scheduled:
         return None
     planned = _planned(blend.weights, blend.schedules)
@@ -71,11 +58,6 @@ def planned_volumes(blend: UnitBlend, options: ChainOptions) -> PlannedSchedule 
 
 
 def _planned(weights: Sequence[float], schedules: Sequence[EntrySchedule | None]) -> PlannedSchedule:
-    """Return the schedule of some weights.
-
-    Raises:
-        ConfigError: It is too large.
-    """
     known = [schedule for schedule in schedules if schedule is not None]
     starts = combine_starts(known)
     if len(starts) * len(weights) > _MAX_WEIGHTS:
@@ -221,11 +203,6 @@ class LoadedDatasets:
         return replace(self, leaves=tuple(leaves))
 
     def _passes(self) -> tuple[float, ...]:
-        """Return the repetitions of a pass.
-
-        Raises:
-            ConfigError: The mix is one of weights.
-        """
         if self._is_weighted:
             raise ConfigError(
                 "a blend by weight has no end, and repeat=False requires one",
@@ -259,10 +236,12 @@ class LoadedDatasets:
         Raises:
             ConfigError: An argument is out of range.
         """
+        # Check the arguments.
         if shuffle_buffer_size is not None and shuffle_buffer_size < 0:
             raise ConfigError(f"expected shuffle_buffer_size of at least 0, or None, found {shuffle_buffer_size}")
         if virtual_epoch_length < 0:
             raise ConfigError(f"expected a virtual_epoch_length of at least 0, found {virtual_epoch_length}")
+        # Order the samples: by one plan, or by one for each group of a blend by volume.
         stages = ChainOptions(task_encoder=task_encoder, **options)
         whole = LeafGroup(leaves=tuple(range(len(self.leaves))), weights=self._shares())
 
@@ -334,7 +313,6 @@ class LoadedDatasets:
 
 
 def _logged(chain: SavableDataset[Any], mode: Literal["train", "val"]) -> SavableDataset[Any]:
-    """Add the stage that logs micro-batches, if the worker config requests it."""
     config = chain.worker_config
     return LogSampleDataset(chain, mode) if config.worker_debug_path is not None and config.worker_log_level else chain
 
@@ -350,22 +328,22 @@ def build_volume_chain(
     *,
     needs_sizes: bool = True,
 ) -> SavableDataset[Any]:
-    """Build the chain from the readers to micro-batches.
-
-    Args:
-        sources: The datasets.
-        tree: The blends above them.
-        plan_of: Returns the order of a group's samples.
-        options: Options of the stages.
-        needs_sizes: Refuse units whose sizes are not known.
-
-    Raises:
-        ConfigError: A unit is not known; or a blend would count samples, and one below it packs.
-    """
+    """Build the chain from the readers to micro-batches."""
     pool = ShardPool(readers=sum(1 for _ in tree.groups()), sources=len(sources))
-    chain, level = _Builder(sources, plan_of, options, pool, needs_sizes=needs_sizes).blend(tree)
+    stages = SampleStages(sources, options)
+    units = VolumeUnits(sources, options.task_encoder, needs_sizes=needs_sizes)
+
+    def build(entry: UnitBlend | LeafGroup) -> tuple[SavableDataset[Any], Level]:
+        if isinstance(entry, UnitBlend):
+            return _blend(entry, [build(inner) for inner in entry.entries], stages, units, options)
+        own = sources[entry.leaves[0] : entry.leaves[0] + len(entry.leaves)]
+        config, first = options.worker_config, entry.leaves[0]
+        reader = ReadDataset(own, plan_of(entry), worker_config=config, first_source=first, pool=pool)
+        return reader, Level.READ
+
+    chain, level = build(tree)
     places = [*_reader_places(chain)]
-    if places:
+    if places and isinstance(chain, BlendDataset):
         chain.begin = ReadTogether(places, sources, pool).begin
     return batched(SampleStages(sources, options).lift(chain, level, Level.PACKED), options)
 
@@ -386,60 +364,36 @@ def _reader_places(stage: SavableDataset[Any], steps: tuple[tuple[str, int], ...
         yield ReaderPlace(steps, stage.key, plan, stage.first_source, stage.sources[0])
 
 
-class _Builder:
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        plan_of: Callable[[LeafGroup], OrderPlan],
-        options: ChainOptions,
-        pool: ShardPool,
-        *,
-        needs_sizes: bool,
-    ) -> None:
-        self._sources = tuple(sources)
-        self._plan_of = plan_of
-        self._options = options
-        self._stages = SampleStages(self._sources, options)
-        self._units = VolumeUnits(self._sources, options.task_encoder, needs_sizes=needs_sizes)
-        self._pool = pool
-
-    def blend(self, blend: UnitBlend) -> tuple[BlendDataset[Any], Level]:
-        """Return a blend, and the level of its items."""
-        entries = [self._entry(entry) for entry in blend.entries]
-        below = max(level for _, level in entries)
-        if blend.unit == SAMPLES:
-            size, own = None, below
-        else:
-            leaves = [leaf for group in blend.groups() for leaf in group.leaves]
-            size, own = self._units.size(blend.unit, leaves)
-            if own is Level.PACKED and self._options.packing_buffer_size is None:
-                own = Level.ENCODED
-        if own < below:
-            raise ConfigError(
-                f"a blend counts {blend.unit!r} in {_ITEMS[own]}, and a blend below it counts {_ITEMS[below]}",
-                hint=f"count {blend.unit!r} later, or give both blends one unit",
-            )
-        chains = [self._stages.lift(chain, level, own) for chain, level in entries]
-        schedule = planned_volumes(blend, self._options)
-        pairs = zip(chains, blend.weights if schedule is None else [1.0] * len(chains), strict=True)
-        stage: BlendDataset[Any] = BlendDataset(
-            *pairs, size=size, unit=None if size is None else blend.unit, schedule=schedule, name="blend"
+def _blend(
+    blend: UnitBlend,
+    entries: Sequence[tuple[SavableDataset[Any], Level]],
+    stages: SampleStages,
+    units: VolumeUnits,
+    options: ChainOptions,
+) -> tuple[BlendDataset[Any], Level]:
+    # Find what the blend counts, and the level of the items that it measures.
+    below = max(level for _, level in entries)
+    if blend.unit == SAMPLES:
+        size, own = None, below
+    else:
+        leaves = [leaf for group in blend.groups() for leaf in group.leaves]
+        size, own = units.size(blend.unit, leaves)
+        if own is Level.PACKED and options.packing_buffer_size is None:
+            own = Level.ENCODED
+    if own < below:
+        raise ConfigError(
+            f"a blend counts {blend.unit!r} in {_ITEMS[own]}, and a blend below it counts {_ITEMS[below]}",
+            hint=f"count {blend.unit!r} later, or give both blends one unit",
         )
-        # Metrics are measured by the stage whose results they take. Columns have the sizes of samples before all hooks.
-        stage.counts_sizes = isinstance(size, ColumnSize)
-        stage.counts_volumes = size is not None and not stage.counts_sizes
-        stage.depth = max(chain.depth for chain in chains)  # later stages have the keys that they have without blends
-        return stage, own
-
-    def _entry(self, entry: UnitBlend | LeafGroup) -> tuple[SavableDataset[Any], Level]:
-        if isinstance(entry, UnitBlend):
-            return self.blend(entry)
-        first, count = entry.leaves[0], len(entry.leaves)
-        reader = ReadDataset(
-            self._sources[first : first + count],
-            self._plan_of(entry),
-            worker_config=self._options.worker_config,
-            first_source=first,
-            pool=self._pool,
-        )
-        return reader, Level.READ
+    # Bring all inputs to this level, and blend them.
+    chains = [stages.lift(chain, level, own) for chain, level in entries]
+    schedule = planned_volumes(blend, options)
+    pairs = zip(chains, blend.weights if schedule is None else [1.0] * len(chains), strict=True)
+    stage: BlendDataset[Any] = BlendDataset(
+        *pairs, size=size, unit=None if size is None else blend.unit, schedule=schedule, name="blend"
+    )
+    # Metrics are measured by the stage whose results they take. Columns have the sizes of samples before all hooks.
+    stage.counts_sizes = isinstance(size, ColumnSize)
+    stage.counts_volumes = size is not None and not stage.counts_sizes
+    stage.depth = max(chain.depth for chain in chains)  # later stages have the keys that they have without blends
+    return stage, own

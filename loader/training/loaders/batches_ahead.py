@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
-import torch
+import torch.utils.data
 
 from ...errors import ConfigError
 from ...pipeline.contract.worker_config import check_integers
@@ -16,31 +16,6 @@ from .run import iteration_over
 T_co = TypeVar("T_co", covariant=True)
 
 _NEW_BATCHES = 1  # by which the number ahead grows a step, so that the first micro-batch comes no later
-
-
-class _Loader(Protocol[T_co]):
-    run: Any
-
-    def __iter__(self) -> Iterator[T_co]: ...
-
-    def __len__(self) -> int: ...
-
-    def start(self) -> Any: ...
-
-    def shutdown(self) -> None: ...
-
-    def restore_state_rank(
-        self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
-    ) -> None: ...
-
-    def restore_state_global(
-        self,
-        state: Sequence[dict[str, Any]] | None,
-        *,
-        src_rank: int | None = None,
-        allow_mix_change: bool = False,
-        allow_edited_state: bool = False,
-    ) -> None: ...
 
 
 class DeviceBatches(Generic[T_co]):
@@ -63,7 +38,7 @@ class DeviceBatches(Generic[T_co]):
         TypeError: ``prefetch`` is no integer.
     """
 
-    def __init__(self, loader: _Loader[T_co], device: Any, *, prefetch: int = 2) -> None:
+    def __init__(self, loader: torch.utils.data.DataLoader[T_co], device: Any, *, prefetch: int = 2) -> None:
         check_integers({"prefetch": prefetch}, may_be_none=False)
         if prefetch < 0:
             raise ConfigError(f"expected a prefetch of at least 0 micro-batches, found {prefetch}")
@@ -78,7 +53,7 @@ class DeviceBatches(Generic[T_co]):
                 hint="iterate the loader itself, and convert its tensors where you need their shapes",
             )
         self.prefetch = prefetch
-        self._loader = loader
+        self._loader: Any = loader  # a DataLoader of this package, which imports this module
         self._copies = DeviceCopies(self.device)
         self._ahead: _Ahead | None = None
 
@@ -140,9 +115,9 @@ class DeviceBatches(Generic[T_co]):
 
 
 class _Ahead:
-    """One iteration over a loader, some micro-batches of which are on their way."""
+    """One iteration over a loader that takes some micro-batches ahead."""
 
-    def __init__(self, loader: _Loader[Any], copies: DeviceCopies, prefetch: int) -> None:
+    def __init__(self, loader: Any, copies: DeviceCopies, prefetch: int) -> None:
         self._items = iter(loader)
         self._run: Any = loader.run
         self._iteration = self._run.iteration
@@ -187,7 +162,6 @@ class _Ahead:
         self._run.hold(None)
 
     def _fill(self) -> None:
-        """Start copies until enough are on their way, or the iteration ends."""
         while len(self._queue) < self._wanted and not self._is_over:
             try:
                 batch = next(self._items)

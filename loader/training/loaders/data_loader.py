@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -13,22 +13,25 @@ from torch.utils.data.distributed import DistributedSampler
 
 from ...errors import ConfigError, StateError
 from ...pipeline.contract.inner_datasets import close_datasets
-from ...pipeline.contract.stage import SavableDataset, register_with_torch
+from ...pipeline.contract.stage import SavableDataset, State, register_with_torch
 from ...pipeline.contract.worker_config import WorkerConfig
-from ..states.framework_state import (
-    broadcast_states,
-    framework_state,
-    gather_states,
-    restore_framework_state,
-)
-from ..states.split_state import redistribute_states
+from ..states.run_state import RunState, redistribute_states
 from ..stats.profile import LoaderProfile
 from ..stats.snapshot import LoaderStats, with_all_ranks
 from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .batches_ahead import DeviceBatches
 from .replay import replay_step, restore_sample
 from .run import LoaderRun
-from .served_states import destination, list_of_states, states_of_ranks, states_of_served
+from .served_states import (
+    broadcast_states,
+    destination,
+    framework_state,
+    gather_states,
+    list_of_states,
+    restore_framework_state,
+    states_of_ranks,
+    states_of_served,
+)
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -56,11 +59,7 @@ class RankShare(DistributedSampler[Any]):
 
 
 class _Fixed:
-    """Property that cannot be set; the error names the reason.
-
-    Args:
-        getter: Returns the value for a loader.
-    """
+    """Property that cannot be set; the error names the reason."""
 
     def __init__(self, getter: Callable[[Any], Any]) -> None:
         self._getter = getter
@@ -273,7 +272,7 @@ class DataLoader(TorchLoader[T_co]):
 
         Args:
             device: The device, such as ``"cuda"`` or ``torch.device("cuda", 3)``. For the CPU nothing is copied.
-            prefetch: Micro-batches that are on their way to the device, each of which takes its memory there.
+            prefetch: Micro-batches that are on their way to the device; each takes memory there.
 
         Raises:
             ConfigError: ``prefetch`` is below 0, or torch knows no such device.
@@ -390,8 +389,10 @@ class DataLoader(TorchLoader[T_co]):
         Raises:
             StateError: There is no process group of these ranks, or the rank is not in it.
         """
-        config = self.worker_config
-        return gather_states(self.save_state_rank(), config, destination(dst_rank, global_dst_rank, config))
+        return self._gather(destination(dst_rank, global_dst_rank, self.worker_config))
+
+    def _gather(self, dst_rank: int) -> Any:
+        return gather_states(self.save_state_rank(), self.worker_config, dst_rank)
 
     def restore_state_global(
         self,
@@ -415,14 +416,20 @@ class DataLoader(TorchLoader[T_co]):
                 allowed or not possible exactly.
         """
         if src_rank is not None:
-            state = broadcast_states(state, self.worker_config, src_rank)
+            state = self._broadcast(state, src_rank)
         if state is None:
             return
-        config = self.worker_config
         states = states_of_ranks(list_of_states(state), allow_edited=allow_edited_state)
         lane_states = {lane: own for one in states for lane, own in one.lane_states.items()}
-        saved = redistribute_states(states, config.world_size)[config.rank]
-        self.run.restore(saved, lane_states, allow_mix_change=allow_mix_change)
+        saved = redistribute_states(states, self.worker_config.world_size)
+        self._restore(saved, lane_states, allow_mix_change=allow_mix_change)
+
+    def _broadcast(self, state: Any, src_rank: int) -> Any:
+        return broadcast_states(state, self.worker_config, src_rank)
+
+    def _restore(self, saved: Sequence[RunState], lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
+        """Continue from the states of all data ranks, in their order."""
+        self.run.restore(saved[self.worker_config.rank], lane_states, allow_mix_change=allow_mix_change)
 
     def with_restored_state_rank(
         self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
@@ -501,8 +508,8 @@ class DataLoader(TorchLoader[T_co]):
         """Rebuild this rank's micro-batch of a step, with the same samples, random numbers and tensors.
 
         Where the state of the lane shows that nothing was skipped before it, the samples of the step are read at once.
-        Otherwise the lane is repeated from the nearest state that this loader knows: its position, that of a restored
-        state, or the beginning. So restore a checkpoint near the step first. The position of the loader stays.
+        Otherwise the lane is repeated from the nearest state that this loader knows: its position, a restored state, or
+        the beginning. So restore a checkpoint near the step first. The position of the loader stays.
 
         Args:
             step: Number of the step, counted from 0 at the beginning of the run: one micro-batch on each rank. Steps

@@ -12,17 +12,15 @@ from ...order import PASS_LANES, LaneHosting, default_lanes
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE, RunState
-from ..stats.meter import RankMeter
-from ..stats.sources import reader_numbers
+from ..stats.meter import RankMeter, reader_numbers
 from ..workers.batch_trace import BatchTrace
 from ..workers.bundles import WorkerBundles
-from ..workers.dropped_samples import DroppedSamples, check_dropped
 from ..workers.replacements import Replacements, find_recorded, quarantine_samples
 from ..workers.running_lane import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
 from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
-from ..workers.worker_errors import PackedError, raise_packed, worker_died_error
+from ..workers.worker_errors import DroppedSamples, PackedError, check_dropped, raise_packed, worker_died_error
 from ..workers.worker_process import WorkerEnded
 from ..workers.worker_threads import WorkerThreads
 
@@ -45,21 +43,13 @@ class LaneBatches:
     """The input of the stages that count on the rank: one live run through the lanes' micro-batches at a time.
 
     Args:
-        chain: The stages of the lanes.
-        options: Options of the worker processes.
         is_repeated: A stage of the rank begins the next pass where one ends.
-        meter: Measures the workers; None for no measurements.
 
     Attributes:
-        starts: The number of times that workers were started.
-        lanes: L.
         batch: The number, within the run, of the micro-batch that comes next.
-        lane_states: The states of lanes that have begun, by number.
-        passes: The number of times that the pass was restarted.
         ended: The pass is over; the next iteration restarts it.
         left_out: The micro-batches that are skipped: made and not delivered.
         trace: Returns the log of a start of the workers; None for no log.
-        replacements: The workers that were replaced, and the samples that are passed over.
     """
 
     def __init__(
@@ -145,7 +135,6 @@ class LaneBatches:
         return self._stream is not None
 
     def start(self) -> BatchStream:
-        """Start the workers, unless they run."""
         if self.ended:
             self.start_over()
         if self._stream is None:
@@ -183,9 +172,6 @@ class LaneBatches:
 
         Returns:
             The micro-batch; :data:`.SKIPPED` if all samples of the pass are skipped.
-
-        Raises:
-            WorkerError: The worker died, and may not be replaced.
         """
         quarantine_samples(self.chain, self.replacements.quarantined)
         host = LanesOneByOne(dataset=self.chain, lanes=self.lanes, workers=min(1, self._workers))
@@ -197,15 +183,10 @@ class LaneBatches:
             stream.close()
 
     def start_over(self) -> None:
-        """Start the next iteration at the first micro-batch."""
         self.restore(Position(batch=0, lane_states={}, passes=self.passes + 1, ended=False))
 
     def check_lanes(self, lanes: int) -> None:
-        """Check that the ranks can share a number of lanes.
-
-        Raises:
-            StateError: The number of ranks does not divide it; the message names the numbers that do.
-        """
+        """Check that the ranks can share a number of lanes."""
         if self._in_turn:
             LaneHosting(lanes=lanes, ranks=self.chain.worker_config.world_size, rank=0, workers=0)  # raises
 
@@ -217,21 +198,13 @@ class LaneBatches:
         self._has_batches = bool(self.lane_states)
 
     def close(self) -> None:
-        """End the worker processes; the next iteration starts new ones where these stopped."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
 
 class BatchStream:
-    """One run through a rank's micro-batches, made in its worker processes or in its own process.
-
-    Args:
-        host: The work of the workers.
-        options: Options of the worker processes.
-        replacements: Decides what follows from the end of a worker.
-        meter: Measures the workers; None for no measurements.
-    """
+    """One run through a rank's micro-batches, made in its worker processes or in its own process."""
 
     def __init__(
         self,
@@ -271,7 +244,6 @@ class BatchStream:
         """Yield the rank's micro-batches with the states of their lanes; :data:`.SKIPPED` is one without samples.
 
         Raises:
-            WorkerError: A worker process died, or exceeded the timeout with ``fail_on_timeout``.
             Exception: The error that stopped the run in a worker.
         """
         return self._make_messages() if self._source is None else self._receive_messages(self._source)
@@ -313,11 +285,6 @@ class BatchStream:
                 self._replace(ended, source)
 
     def _replace(self, ended: WorkerEnded, source: WorkerBundles) -> None:
-        """Replace a worker process that has ended.
-
-        Raises:
-            WorkerError: It may not be replaced; then all workers are ended.
-        """
         worker = ended.worker
         process = source.processes()[worker]
         hung = self._watchdog.cause_of(worker)
@@ -342,19 +309,15 @@ class BatchStream:
         return str(recorded) if sample is None else f"{sample}, {recorded}"
 
     def queue(self, worker: int) -> tuple[int, int]:
-        """Return the micro-batches of a worker that wait for the training loop, and their maximum."""
         return (0, 0) if self._source is None else self._source.queue(worker)
 
     def pid(self, worker: int) -> int | None:
-        """Return the process of a worker; None if it is a thread, or the training loop itself."""
         return self._board.pid(worker) if isinstance(self._source, WorkerBundles) else None
 
     def set_traced(self, traced: bool) -> None:
-        """Let the workers record each call, or no longer."""
         self._board.set_traced(traced)
 
     def close(self) -> None:
-        """End the worker processes and the stream."""
         self._watchdog.close()
         if self._meter is not None:
             self._meter.end_stream()

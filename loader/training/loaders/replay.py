@@ -14,10 +14,10 @@ from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
 from ...samples.hooks import in_hook_context
-from ..states.plain_values import check_plain, check_size, max_values
+from ..states.plain_pickle import check_plain, check_size, max_values
 from ..states.run_state import ENDLESS, check_lanes
-from ..workers.dropped_samples import input_at
 from ..workers.running_lane import MICRO_BATCH, LanesInTurn, open_lane, remade_batches
+from ..workers.worker_errors import input_at
 
 _HINT = "pass batch.__restore_key__ unchanged"
 _MAX_NUMBER = 1 << 48
@@ -31,13 +31,9 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     A micro-batch gets the random numbers of its first build, provided that no sample was skipped for it.
 
     Args:
-        dataset: The chain.
         key: ``(stage, lane, micro-batch, item id)``; lists instead of tuples are accepted.
-        lanes: L of the run.
-
-    Raises:
-        StateError: The key has another form, or the run has no such stage or lane.
     """
+    # Find the stage and the lane of the key.
     key = _checked_key(key)
     stage, number, batch, item_id = key
     if not 0 <= number < lanes:
@@ -46,6 +42,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
     if found is None:
         raise StateError(f"this dataset has no stage {short_repr(stage)}: the key is of another dataset")
+    # Load the item with the random numbers of its micro-batch.
     lane.context.batch_index = batch
     with preserve_rng_state(), in_hook_context(lane.context):
         if batch is not None:
@@ -68,11 +65,6 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
 
 
 def _checked_key(key: Any) -> tuple[str, int, int | None, ItemId]:
-    """Return a key as nested tuples.
-
-    Raises:
-        StateError: It has another form, or holds something that no key has.
-    """
     try:
         check_size(key, max_values())
         check_plain(key)
@@ -122,12 +114,7 @@ _MADE, _READ = "made", "0 read"
 
 
 def replay_step(run: LoaderRun, step: int) -> Any:
-    """Rebuild the micro-batch of a step on this rank; the loader's position stays.
-
-    Raises:
-        ConfigError: The run has an end, or the rank has no micro-batch in the step.
-        StateError: All samples of the micro-batch were skipped.
-    """
+    """Rebuild the micro-batch of a step on this rank; the loader's position stays."""
     if run.lanes.kind != ENDLESS:
         raise ConfigError(
             "expected a training dataset without end: the steps of a pass differ between ranks",
@@ -149,17 +136,8 @@ def replay_step(run: LoaderRun, step: int) -> Any:
 def replay_batch(chain: SavableDataset[Any], number: int, *, lanes: int, known: Iterable[State]) -> tuple[Any, ItemId]:
     """Rebuild a micro-batch of an endless run.
 
-    Args:
-        chain: The stages of the lanes.
-        number: The micro-batch of the run.
-        lanes: L of the run.
-        known: States of its lane, before or after it.
-
     Returns:
         The micro-batch, :data:`SKIPPED` if all its samples were skipped, and its item id.
-
-    Raises:
-        StateError: A state is damaged.
     """
     lane, own, known = number % lanes, number // lanes, list(known)
     for state in known:

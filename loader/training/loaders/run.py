@@ -17,11 +17,11 @@ from ...pipeline.failures.error_handlers import keys_of_sample
 from ...progress_bar import progress_bar
 from ..states.mix_history import MixChanges
 from ..states.mixes.differences import run_differences
-from ..states.mixes.edited_chain import continue_mix, is_mix_change_allowed
+from ..states.mixes.edited_chain import ContinuedMix, continue_mix
 from ..states.run_state import ENDLESS, RunState, check_lanes
 from ..states.run_steps import RunSteps, checked_skips
+from ..stats.meter import readers_of
 from ..stats.run_stats import RunFacts, RunStats
-from ..stats.sources import readers_of
 from ..workers.batch_trace import BatchTrace
 from ..workers.stream_options import StreamOptions
 from .lane_batches import LaneBatches, Position, ShutDown
@@ -51,21 +51,12 @@ class LoaderRun:
     """Iterations over the micro-batches of a rank; one of them is live at a time.
 
     Args:
-        dataset: The chain.
-        options: Options of the workers.
         held: The positions of the runs that take steps together; None for a run of its own.
-        number: The number of this one among them.
 
     Attributes:
         built: The stages of the lanes, as the program built them.
         chain: The same; after a change of the mix, a copy that knows the earlier mixes.
-        mix_changes: The changes of the mix.
-        numbering: The steps of the run, and the steps that are skipped.
-        lanes: Their micro-batches.
-        steps: The stages of the rank.
-        options: Options of the workers.
         restored_lanes: The states of lanes with which the run was restored.
-        stats: The statistics; None for none.
     """
 
     def __init__(
@@ -102,12 +93,8 @@ class LoaderRun:
         self._iteration: object = None
 
     def _leave_out(self, numbering: RunSteps) -> None:
-        """Number the steps, and skip those of the options.
-
-        Raises:
-            ConfigError: The run has no steps that are the same on all ranks.
-        """
-        self.numbering = numbering.leaving_out(checked_skips(self.options.skip_steps))
+        given = self.options.skip_steps
+        self.numbering = numbering.leaving_out(checked_skips(given)) if len(given) else numbering
         self.lanes.left_out = self.numbering.batches_left_out
         if self.lanes.left_out and self.lanes.kind != ENDLESS:
             raise ConfigError(
@@ -123,7 +110,6 @@ class LoaderRun:
         """Begin an iteration, which ends the last one.
 
         Args:
-            length: Micro-batches of an iteration, for the progress bar; None if not known.
             raises_shut_down: Raise :class:`.ShutDown` where the workers were ended meanwhile, instead of ending.
         """
         self._prepare()
@@ -132,6 +118,7 @@ class LoaderRun:
         return self._iterate(iteration, length, raises_shut_down)
 
     def _iterate(self, iteration: object, length: int | None, raises_shut_down: bool) -> Iterator[Any]:
+        # Wrap the micro-batches in what the options request: a progress bar, the log, statistics.
         held = self._held
         batches = self.steps.batches()
         if self.options.progress:
@@ -142,6 +129,7 @@ class LoaderRun:
             batches = self.stats.meter.measured(batches)
             if self.stats.trial is not None:
                 batches = self.stats.trial.alternated(batches)
+        # Deliver them, until another iteration begins. While one is made, a state is that before it.
         while True:
             if iteration is not self._iteration:
                 raise iteration_over()
@@ -160,11 +148,6 @@ class LoaderRun:
             yield batch
 
     def measured(self) -> RunStats:
-        """Return the statistics.
-
-        Raises:
-            ConfigError: The loader was built without.
-        """
         if self.stats is None:
             raise not_measured()
         return self.stats
@@ -183,7 +166,6 @@ class LoaderRun:
         )
 
     def close(self) -> None:
-        """End the workers."""
         is_running = self.lanes.is_running
         self.lanes.close()
         if is_running and self.stats is not None:
@@ -269,31 +251,28 @@ class LoaderRun:
         )
 
     def restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
-        """Continue from the position of this rank.
-
-        Args:
-            saved: The position.
-            lane_states: The states of all lanes that are known here.
-            allow_mix_change: The mix of datasets may have changed; the environment may allow it as well.
-
-        Raises:
-            StateError: It is of other data, another pipeline, or other lanes; or the mix has
-                changed, and this is not allowed or not possible exactly.
-        """
+        """Continue from the position of this rank."""
         if self.stats is not None:
             self.stats.end_profile()
+        first_ranks = saved.first_ranks
+        self.built.begin_on(first_ranks)
         try:
-            self._restore(saved, lane_states, allow_mix_change=allow_mix_change)
+            # Compare the data and the pipeline, and find the change of the mix.
+            kind = self.lanes.kind
+            mix = continue_mix(self.built, saved, kind=kind, lanes=lane_states, allowed=allow_mix_change)
+            self._restore(saved, mix)
         except EnergonError:
             self.built.begin_on(self._first_ranks)
             raise
-        self._first_ranks = saved.first_ranks
+        self._first_ranks = first_ranks
+        self.restored_lanes = {**lane_states}
+        if self.stats is not None:
+            self.stats.clear()
+        self.end_iteration()
 
-    def _restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
+    def _restore(self, saved: RunState, mix: ContinuedMix) -> None:
+        # Compare the rest of the run.
         config = self.built.worker_config
-        allowed = is_mix_change_allowed(allow_mix_change)
-        self.built.begin_on(saved.first_ranks)
-        mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
         now = RunState(
             lanes=config.lanes or 0,
             ranks=config.world_size,
@@ -308,10 +287,13 @@ class LoaderRun:
                 hint=f"pass WorkerConfig(seed_offset={saved.seed}, lanes={saved.lanes}); without lanes, a restored run "
                 "keeps its own",
             )
+        # Check the states of the lanes.
         self.lanes.check_lanes(saved.lanes)
         check_lanes(saved.lane_states, mix.chain.state_schema())
-        mix.check(saved)
-        mix.log(saved, rank=config.rank)
+        if mix.changes:
+            mix.check(saved)
+            mix.log(saved, rank=config.rank)
+        # Set the position; the lanes open there with the next iteration.
         self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self.chain = self.lanes.chain = mix.chain
         self.mix_changes = mix.changes
@@ -319,10 +301,6 @@ class LoaderRun:
         self.lanes.lanes = saved.lanes
         self.lanes.restore(saved)
         self.lanes.replacements.restore(saved.worker_restarts, saved.quarantined)
-        self.restored_lanes = {**lane_states}
-        if self.stats is not None:
-            self.stats.clear()
-        self.end_iteration()
 
 
 def not_measured() -> ConfigError:
@@ -342,11 +320,7 @@ _numbers: defaultdict[int, Iterator[int]] = defaultdict(count)  # by rank: the l
 
 
 class LoaderLog:
-    """Writes a line for the loader, for each iteration and its end, and for each micro-batch that reaches the rank.
-
-    Args:
-        dataset: The chain; its worker config has the path of the file.
-    """
+    """Writes a line for the loader, for each iteration and its end, and for each micro-batch that reaches the rank."""
 
     def __init__(self, dataset: SavableDataset[Any]) -> None:
         self._config = dataset.worker_config
@@ -356,7 +330,6 @@ class LoaderLog:
         self._write("SavableLoader.__init__", config=_description(dataset))
 
     def logged(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Yield the micro-batches of an iteration, and write a line for each."""
         iteration = self._iterations
         self._iterations += 1
         self._write("SavableDataLoader.iter", iter_id=iteration)

@@ -14,12 +14,9 @@ from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.measuring.counts import add_numbers
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...progress_bar import progress_bar
-from ..states.framework_state import is_distributed
-from ..states.lightning_file import ALL_RANKS
+from ..states.checkpoint_file import ALL_RANKS
 from ..states.run_state import RunState
-from ..states.split_state import redistribute_states
-from ..stats.headroom import HeadroomTrial
-from ..stats.profile import LoaderProfile, check_trace_path
+from ..stats.profile import HeadroomTrial, LoaderProfile, check_trace_path
 from ..stats.report_files import checked_stats
 from ..stats.run_stats import RunStats
 from ..stats.snapshot import BY_NAME, COUNTS, LoaderStats, SourceStats, with_all_served
@@ -31,10 +28,8 @@ from .run import HeldPositions, LoaderRun, iteration_over, not_measured
 from .served_states import (
     SERVED,
     broadcast_to_serving,
-    destination,
     gather_served,
-    list_of_states,
-    states_of_ranks,
+    is_distributed,
     states_of_served,
 )
 
@@ -47,7 +42,9 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
     have ended.
 
     The ``rank`` of the worker config is not used. Its ``data_parallel_group`` is the group of the processes that serve,
-    over which :meth:`save_state_global` gathers. Each data rank has ``num_workers`` workers here.
+    over which :meth:`save_state_global` gathers the state of each data rank once. Its ``dst_rank``, and the
+    ``src_rank`` of :meth:`restore_state_global`, count these processes. Each data rank has
+    ``num_workers`` workers here.
 
     Args:
         dataset: The chain.
@@ -131,58 +128,21 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
         )
 
     def _restore(
-        self, saved: Mapping[int, RunState], lane_states: Mapping[int, State], *, allow_mix_change: bool
+        self,
+        saved: Mapping[int, RunState] | Sequence[RunState],
+        lane_states: Mapping[int, State],
+        *,
+        allow_mix_change: bool,
     ) -> None:
         self.run.end_iteration()
         for run, rank in zip(self.run.runs, self.serves, strict=True):
             run.restore(saved[rank], lane_states, allow_mix_change=allow_mix_change)
 
-    def save_state_global(self, dst_rank: int | None = None, *, global_dst_rank: int | None = None) -> Any:
-        """Collect the states of all data ranks, each once; all processes of the group must call it.
+    def _gather(self, dst_rank: int) -> Any:
+        return gather_served(self._plain_states(), self.worker_config, dst_rank)
 
-        Args:
-            dst_rank: The process, within the group of those that serve, that receives the states.
-            global_dst_rank: The same process, counted among all ranks of the run.
-
-        Returns:
-            The list of all data ranks' states on that process, None on the others: the same as that of loaders without
-            ``serves``.
-
-        Raises:
-            StateError: A data rank is served by no process of the group.
-        """
-        config = self.worker_config
-        return gather_served(self._plain_states(), config, destination(dst_rank, global_dst_rank, config))
-
-    def restore_state_global(
-        self,
-        state: Sequence[dict[str, Any]] | None,
-        *,
-        src_rank: int | None = None,
-        allow_mix_change: bool = False,
-        allow_edited_state: bool = False,
-    ) -> None:
-        """Continue from the states of all data ranks, also of another number of them.
-
-        Args:
-            state: The result of :meth:`save_state_global`, or the list of the results of :meth:`save_state_rank` of all
-                processes.
-            src_rank: The process that has the states and broadcasts them; None: each has them.
-            allow_mix_change: As in :meth:`restore_state_rank`.
-            allow_edited_state: As in :meth:`restore_state_rank`.
-
-        Raises:
-            StateError: As in :meth:`DataLoader.restore_state_global`.
-        """
-        config = self.worker_config
-        if src_rank is not None:
-            state = broadcast_to_serving(state, config, src_rank)
-        if state is None:
-            return
-        states: list[RunState] = states_of_ranks(list_of_states(state), allow_edited=allow_edited_state)
-        lane_states = {lane: own for one in states for lane, own in one.lane_states.items()}
-        parts = dict(enumerate(redistribute_states(states, config.world_size)))
-        self._restore(parts, lane_states, allow_mix_change=allow_mix_change)
+    def _broadcast(self, state: Any, src_rank: int) -> Any:
+        return broadcast_to_serving(state, self.worker_config, src_rank)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the run, under the name that frameworks call: see :meth:`DataLoader.state_dict`."""
@@ -203,12 +163,7 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
 
 
 def checked_serves(serves: Any, ranks: int) -> tuple[int, ...]:
-    """Return the argument ``serves`` as integers.
-
-    Raises:
-        ConfigError: It is empty, names a data rank twice, or one that the run does not have.
-        TypeError: It is no sequence of integers.
-    """
+    """Return the argument ``serves`` as integers."""
     try:
         found = tuple(map(index, serves))
     except TypeError:
@@ -244,8 +199,7 @@ class ServedPosition(NamedTuple):
     """The position between two steps.
 
     Attributes:
-        ranks: The positions of the data ranks.
-        over: The indexes of those that have ended, while others have not.
+        over: The indexes of data ranks that have ended, while others have not.
     """
 
     ranks: tuple[Position, ...]
@@ -255,18 +209,8 @@ class ServedPosition(NamedTuple):
 class ServedRuns:
     """Iterations over the steps of several data ranks; one of them is live at a time.
 
-    Args:
-        datasets: The chain of each data rank.
-        options: Options of the workers of each data rank.
-
-    Raises:
-        ConfigError: The options have a port for metrics, which data ranks cannot share.
-
     Attributes:
-        runs: The run of each data rank.
-        options: The options.
         delivered: The position after the last step that the training loop got, if others were taken ahead of it.
-        stats: The statistics; None for none.
         iteration: Identifies the live iteration; None outside of iterations.
     """
 
@@ -303,15 +247,10 @@ class ServedRuns:
 
     @property
     def starts_over(self) -> bool:
-        """True if the next iteration begins at the first step, as in validation."""
         return self.runs[0].starts_over
 
     def iterate(self, length: int | None) -> Iterator[tuple[Any, ...]]:
-        """Begin an iteration, which ends the last one.
-
-        Args:
-            length: Steps of an iteration, for the progress bar; None if not known.
-        """
+        """Begin an iteration, which ends the last one."""
         self._return()
         self.hold(self.position())
         if self.starts_over:
@@ -365,17 +304,11 @@ class ServedRuns:
                 return
 
     def measured(self) -> ServedStats:
-        """Return the statistics of all data ranks together.
-
-        Raises:
-            ConfigError: The loader was built without.
-        """
         if self.stats is None:
             raise not_measured()
         return self.stats
 
     def start(self) -> None:
-        """Start the workers; the next iteration uses them. Do nothing if they run."""
         if not self.lanes.is_running:
             self._return()
         for run in self.runs:
@@ -393,7 +326,6 @@ class ServedRuns:
         self._over = frozenset()
 
     def position(self) -> ServedPosition:
-        """Return the position after the last step that was taken."""
         return ServedPosition(ranks=tuple(run.position() for run in self.runs), over=self._over)
 
     def hold(self, position: ServedPosition | None) -> None:
@@ -409,7 +341,6 @@ class ServedRuns:
             self.hold(None)
 
     def rewind(self, position: ServedPosition) -> None:
-        """Continue from an earlier position of this run, in new workers; the live iteration ends."""
         self.iteration = None
         self._over = position.over
         for run, own in zip(self.runs, position.ranks, strict=True):
@@ -420,15 +351,7 @@ _SUMS = (*COUNTS, "waited_s", "queue", "queue_capacity", "shared_bytes", "restar
 
 
 class ServedStats:
-    """The statistics of the data ranks that one process serves. It has the methods of :class:`.RunStats`.
-
-    Args:
-        runs: Those of each data rank, by number.
-        headroom: Compare new steps with cached ones.
-
-    Attributes:
-        trial: This comparison; None for none.
-    """
+    """The statistics of the data ranks that one process serves. It has the methods of :class:`.RunStats`."""
 
     def __init__(self, runs: Mapping[int, RunStats], *, headroom: bool) -> None:
         self._runs = runs
@@ -439,17 +362,14 @@ class ServedStats:
         return max(run.meter.queued() for run in self._runs.values())
 
     def begin_trial(self, rounds: int | None) -> None:
-        """Compare new steps with cached ones in the iterations that follow."""
         self.trial = HeadroomTrial(self._queued, rounds=rounds)
 
     def profile(self, path: str | os.PathLike[str] | None, steps: int | None) -> LoaderProfile:
-        """Return a profile, which begins with its ``with`` block; each data rank is a process of its trace."""
         check_trace_path(path)
         meters = {rank: run.meter for rank, run in self._runs.items()}
         return LoaderProfile(meters, self.stats, path=path, steps=steps)
 
     def each(self) -> list[LoaderStats]:
-        """Return the statistics of each data rank."""
         return [run.stats() for run in self._runs.values()]
 
     def stats(self) -> LoaderStats:

@@ -2,6 +2,9 @@
 
 Each served data rank has the state that its own loader would have, so a state does not tell how many ranks a process
 served.
+
+Lightning, Accelerate and others call ``state_dict()`` on one rank, save the result, and restore all ranks from it. With
+several ranks in a process group, each rank therefore returns the states of all.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import torch.distributed as dist
 from ...errors import StateError
 from ...format.documents.messages import short_repr
 from ...pipeline.contract.worker_config import WorkerConfig
-from ..states.framework_state import is_distributed, rank_in_group
+from ..states.checkpoint_file import ALL_RANKS
 from ..states.run_state import RunState
 
 SERVED = "states of served ranks"
@@ -25,11 +28,7 @@ _POSITION = ("batch", "lane_states", "steps", "passes", "ended")
 
 
 def list_of_states(state: Any) -> Sequence[Any]:
-    """Return the argument of ``restore_state_global``.
-
-    Raises:
-        StateError: It is no list of states.
-    """
+    """Return the argument of ``restore_state_global``."""
     if isinstance(state, list | tuple):
         return state
     what = f"a dict with the keys {[*state][:8]}" if isinstance(state, dict) else f"a {type(state).__name__}"
@@ -41,15 +40,7 @@ def list_of_states(state: Any) -> Sequence[Any]:
 
 
 def states_of_ranks(saved: Sequence[Any], *, allow_edited: bool = False) -> list[RunState]:
-    """Return the states of data ranks in a list of the results of ``save_state_rank``, each data rank once.
-
-    Args:
-        saved: Results of loaders with and without ``serves``.
-        allow_edited: Accept states that were edited.
-
-    Raises:
-        StateError: A state is damaged, or a data rank was saved by several processes at different steps.
-    """
+    """Return the states of data ranks in a list of the results of ``save_state_rank``, each data rank once."""
     if not any(isinstance(one, Mapping) and SERVED in one for one in saved):
         return [RunState.from_plain(one, allow_edited=allow_edited) for one in saved]
     found: dict[int | None, RunState] = {}
@@ -66,11 +57,7 @@ def states_of_ranks(saved: Sequence[Any], *, allow_edited: bool = False) -> list
 
 
 def states_of_served(saved: Any, *, allow_edited: bool = False) -> list[RunState]:
-    """Return the states of data ranks in the result of ``save_state_rank``, of a loader with or without ``serves``.
-
-    Raises:
-        StateError: A state is damaged.
-    """
+    """Return the states of data ranks in the result of ``save_state_rank``, of a loader with or without ``serves``."""
     if not isinstance(saved, Mapping) or SERVED not in saved:
         return [RunState.from_plain(saved, allow_edited=allow_edited)]
     parts = saved[SERVED]
@@ -85,13 +72,9 @@ def gather_served(
     """Return the states of all data ranks, by number; all processes of the group must call it.
 
     Args:
-        states: The states of the data ranks that this process serves.
-        config: The worker config of the run.
         dst_rank: The process, within the group, that gets them, and the others None; None: all get them.
-
-    Raises:
-        StateError: No process serves one of the data ranks, or the group has no process ``dst_rank``.
     """
+    # Find out which process serves which data rank; each must be served.
     group = config.data_parallel_group
     served = [list(states)]
     if is_distributed():
@@ -128,11 +111,7 @@ def gather_served(
 
 
 def broadcast_to_serving(states: Any, config: WorkerConfig, src_rank: int) -> Any:
-    """Return the states of process ``src_rank`` of the group on every process; all must call it.
-
-    Raises:
-        StateError: The group has no such process.
-    """
+    """Return the states of process ``src_rank`` of the group on every process; all must call it."""
     group = config.data_parallel_group
     processes = dist.get_world_size(group) if is_distributed() else 1
     if not 0 <= src_rank < processes:
@@ -149,3 +128,89 @@ def destination(dst_rank: int | None, global_dst_rank: int | None, config: Worke
     if dst_rank is not None:
         return dst_rank
     return 0 if global_dst_rank is None else rank_in_group(global_dst_rank, config)
+
+
+# ------------------------------------------------------------------------------------ one data rank a process
+
+
+def framework_state(loader: Any) -> dict[str, Any]:
+    """Return the state of a rank; with a process group, the states of all ranks, which must all call this."""
+    config = loader.worker_config
+    state: dict[str, Any] = loader.save_state_rank()
+    if config.world_size == 1 or not is_distributed():
+        return state
+    return {ALL_RANKS: broadcast_states(gather_states(state, config, 0), config, 0)}
+
+
+def restore_framework_state(loader: Any, state: dict[str, Any]) -> None:
+    """Restore the result of :func:`framework_state`; states of all ranks also on another number of ranks."""
+    if isinstance(state, dict):
+        states = state.get(ALL_RANKS)
+        ranks = state.get("ranks")
+        if states is None and isinstance(ranks, int) and ranks == 1 != loader.worker_config.world_size:
+            states = [state]  # the run was saved on a single rank
+        if states is not None:
+            loader.restore_state_global(states)
+            return
+    loader.restore_state_rank(state)
+
+
+def is_distributed() -> bool:
+    """Return True if ``torch.distributed`` is initialised."""
+    return dist.is_available() and dist.is_initialized()
+
+
+def rank_in_group(global_rank: int, config: WorkerConfig) -> int:
+    """Convert a rank of the whole process group to its data-parallel rank."""
+    if config.data_parallel_group is None:
+        return global_rank
+    try:
+        return dist.get_group_rank(config.data_parallel_group, global_rank)
+    except ValueError as error:
+        members = dist.get_process_group_ranks(config.data_parallel_group)
+        raise StateError(
+            f"rank {global_rank} is not in the data-parallel group, which has the ranks {members}",
+            hint="pass one of these as global_dst_rank=, or its index in the group as dst_rank=",
+        ) from error
+
+
+def gather_states(state: dict[str, Any], config: WorkerConfig, dst_rank: int) -> list[dict[str, Any]] | None:
+    """Return all ranks' states on ``dst_rank``, None on the others. All ranks must call it."""
+    if config.world_size == 1:
+        return [state]
+    _check_group(config, "save_state_global", dst_rank)
+    group = config.data_parallel_group
+    states: list[Any] | None = [None] * config.world_size if config.rank == dst_rank else None
+    dist.gather_object(state, states, group=group, group_dst=dst_rank)
+    return states
+
+
+def broadcast_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
+    """Return the states of ``src_rank`` on every rank. All ranks must call it."""
+    if config.world_size == 1:
+        return states
+    _check_group(config, "restore_state_global", src_rank)
+    held = [states if config.rank == src_rank else None]
+    dist.broadcast_object_list(held, group=config.data_parallel_group, group_src=src_rank)
+    return held[0]
+
+
+def _check_group(config: WorkerConfig, caller: str, rank: int) -> None:
+    if not is_distributed():
+        raise StateError(
+            f"{caller}() of {config.world_size} ranks needs torch.distributed, which is not initialised",
+            hint="call torch.distributed.init_process_group() first; or save with save_state_rank() on each rank, and "
+            "restore with restore_state_global([…], src_rank=None), which needs no process group",
+        )
+    ranks = dist.get_world_size(config.data_parallel_group)
+    if ranks != config.world_size:
+        raise StateError(
+            f"the process group has {ranks} ranks, the worker config has world_size={config.world_size}",
+            hint="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
+        )
+    if not 0 <= rank < ranks:
+        raise StateError(
+            f"expected {caller}() to be called with a rank from 0 to {ranks - 1}, found {rank}",
+            hint="pass the rank within the data-parallel group"
+            + ("; global_dst_rank= counts among all ranks" if caller == "save_state_global" else ""),
+        )

@@ -1,5 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
+from .checkpoint_file import place_text as place_text
 from .describe import (
     describe_run as describe_run,
     describe_state as describe_state,
@@ -14,7 +15,6 @@ from .files import (
     redistribute_files as redistribute_files,
     rewrite_files as rewrite_files,
 )
-from .find import place_text as place_text
 from .mix_history import MixChanges as MixChanges, merge_mix_changes as merge_mix_changes
 from .mixes.differences import (
     Difference as Difference,
@@ -24,6 +24,10 @@ from .mixes.differences import (
     run_differences as run_differences,
 )
 from .mixes.edited_chain import continue_mix as continue_mix, edited_chain as edited_chain
-from .run_state import ENDLESS as ENDLESS, RunState as RunState, merge_states as merge_states
+from .run_state import (
+    ENDLESS as ENDLESS,
+    RunState as RunState,
+    merge_states as merge_states,
+    ranks_of_run as ranks_of_run,
+)
 from .run_steps import RunSteps as RunSteps
-from .split_state import ranks_of_run as ranks_of_run

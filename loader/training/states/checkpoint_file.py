@@ -1,6 +1,7 @@
-"""Read files of checkpoints, JSON or written by ``torch.save``, without running code from them.
+"""Read files of checkpoints, JSON or written by ``torch.save``, and find the states of loaders in them.
 
-A hostile file is refused in about the time that reading its bytes takes: its values are counted before they are made.
+No code from a file is run. States are rewritten within a checkpoint of Lightning. A hostile file is refused in about
+the time that reading its bytes takes: its values are counted before they are made.
 """
 
 from __future__ import annotations
@@ -11,14 +12,24 @@ import os
 import re
 import struct
 import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
 from ...errors import EnergonError, StateError
-from ...storage import EPath, FileStream, max_document_bytes, open_parent
+from ...storage import EPath, FileStream, max_document_bytes, open_parent, open_storage
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
-from .plain_pickle import PickleLimitError, UnknownGlobalError, read_pickle
-from .plain_values import HINT, max_values, too_many_values
+from .plain_pickle import (
+    HINT,
+    PickleLimitError,
+    UnknownGlobalError,
+    check_plain,
+    check_size,
+    max_values,
+    read_pickle,
+    too_many_values,
+)
+from .run_state import RunState
 
 Form = Literal["json", "torch"]
 
@@ -29,29 +40,13 @@ _READ_AT_ONCE = 1 << 16
 _MAX_DIRECTORY_BYTES = 1 << 24  # the list of the records of a zip file; 200,000 tensors
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointFile:
-    """A file and its content.
-
-    Attributes:
-        path: The file.
-        form: The file's format.
-        content: Nested dicts and lists; in a file of ``torch.save`` also :class:`~.plain_pickle.Opaque` values.
-    """
-
-    path: str
-    form: Form
-    content: Any
-
-
-def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
+def read_checkpoint(path: str | os.PathLike[str]) -> tuple[Form, Any]:
     """Read a JSON file, or the plain data in a file of ``torch.save``.
 
-    Tensors are not read. A pickle that names other classes or functions is refused, and none of them is imported.
+    Returns its format, and its content: nested dicts and lists; in a file of ``torch.save`` also
+    :class:`~.plain_pickle.Opaque` values.
 
-    Raises:
-        StorageError: The file is missing, or cannot be read.
-        StateError: The file has another format, is truncated, too large, or holds objects that would run code.
+    Tensors are not read. A pickle that names other classes or functions is refused, and none of them is imported.
     """
     storage, name = open_parent(path)
     text = os.fspath(path)
@@ -59,15 +54,13 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
         head, size = file.read_at(0, 4096), file.size_bytes
         if head.startswith(_ZIP):
             pickled = _read_zip(io.BufferedReader(FileStream(file), _READ_AT_ONCE), text)
-            return CheckpointFile(path=text, form="torch", content=_unpickle(pickled, text))
+            return "torch", _unpickle(pickled, text)
     if head.startswith(_OLD_TORCH):
         _check_size(size, text)
-        return CheckpointFile(
-            path=text, form="torch", content=_unpickle(storage.read(name), text, skipped=_OLD_TORCH_PICKLES)
-        )
+        return "torch", _unpickle(storage.read(name), text, skipped=_OLD_TORCH_PICKLES)
     if head.lstrip()[:1] in (b"{", b"["):
         _check_size(size, text)
-        return CheckpointFile(path=text, form="json", content=_read_json(storage.read(name), text))
+        return "json", _read_json(storage.read(name), text)
     raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, hint=HINT)
 
 
@@ -75,9 +68,6 @@ def load_with_tensors(path: str) -> Any:
     """Load a file of ``torch.save`` that :func:`read_checkpoint` accepted, with its tensors on the CPU.
 
     The data of tensors is read when it is used.
-
-    Raises:
-        StateError: ``torch.load(…, weights_only=True)`` refuses the file.
     """
     import torch
 
@@ -184,3 +174,152 @@ def _kind(head: bytes) -> str:
     if head[:1] == b"\x80":
         return "another pickle, which may run code when it is read"
     return f"a file that starts with {head[:16]!r}"
+
+
+ALL_RANKS = "states of all ranks"
+"""The key under which ``state_dict()`` of a loader has the states of all ranks."""
+
+
+_VERSION_KEY = "pytorch-lightning_version"
+
+
+_LOADERS_KEY = "combined_loader"
+
+
+def is_lightning(content: Any) -> bool:
+    """Return True if the content of a file is a checkpoint of Lightning."""
+    return isinstance(content, Mapping) and _VERSION_KEY in content
+
+
+def rewrite_lightning(
+    path: str,
+    found: Sequence[FoundState],
+    convert: Callable[[Sequence[RunState]], list[RunState]],
+    folder: str | os.PathLike[str],
+) -> list[RunState]:
+    """Write a checkpoint with converted states of all its loaders.
+
+    Args:
+        folder: The folder for the new checkpoint, which has the name of the old one.
+    """
+    import torch
+
+    slots: dict[tuple[Place, bool], list[RunState]] = {}
+    for one in found:
+        slots.setdefault(_slot(one), []).append(one.state)
+    converted = {slot: convert(states) for slot, states in slots.items()}
+    content = load_with_tensors(path)
+    for (place, is_framework_state), parts in converted.items():
+        plain = [part.to_plain() for part in parts]
+        _replace(content, place, {ALL_RANKS: plain} if is_framework_state else plain)
+    with open_storage(folder).create(os.path.basename(path)) as file:
+        torch.save(content, file)
+    return next(iter(converted.values()))
+
+
+def _slot(found: FoundState) -> tuple[Place, bool]:
+    """Return the place of a loader's states, and True if they are there as the result of ``state_dict()``."""
+    place = found.place
+    if place[-2:-1] == (ALL_RANKS,):
+        return place[:-2], True
+    if place[-2:-1] == (_LOADERS_KEY,):
+        return place, True
+    if place and isinstance(place[-1], int):
+        return place[:-1], False
+    raise StateError(
+        f"expected the states of all ranks, found that of rank {found.state.rank} at {place_text(place)}",
+        hint="save the result of state_dict() or save_state_global() in the data module's state",
+    )
+
+
+def _replace(content: Any, place: Place, value: Any) -> None:
+    for key in place[:-1]:
+        content = content[_key(content, key)]
+    content[_key(content, place[-1])] = value
+
+
+def _key(content: Any, name: str | int) -> Any:
+    """Return the key that a place names: places have the texts of keys."""
+    return next(key for key in content if str(key) == name) if isinstance(content, Mapping) else name
+
+
+Place = tuple[str | int, ...]
+"""The keys and positions that lead to a value."""
+
+
+_STATE_KEYS = frozenset({"version", "lanes", "ranks", "rank", "lane"})
+
+
+_MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundState:
+    """A state and its place in the document."""
+
+    place: Place
+    state: RunState
+
+
+def find_states(document: Any, *, allow_edited: bool = False) -> list[FoundState]:
+    """Find all states of ranks in nested dicts and lists, in their order.
+
+    Args:
+        document: The content of a checkpoint. Values other than dicts, lists and tuples are ignored, and so are values
+            nested deeper than 64 levels.
+
+    >>> find_states({"model": {}, "step": 3})
+    []
+    """
+    found = []
+    allowed = max_values()  # in all states: they may share their values, which are then visited once for each
+    for place, value in _mappings(document):
+        try:
+            allowed -= check_size(value, allowed)
+            check_plain(value, is_json=True)
+            state = RunState.from_plain(value, allow_edited=allow_edited)
+        except StateError as error:
+            error.at = place_text(place) or None
+            raise
+        found.append(FoundState(place=place, state=state))
+    return found
+
+
+def place_text(place: Place) -> str:
+    """Return a place as a Python expression.
+
+    >>> place_text(("data", "loader", 0))
+    'data.loader[0]'
+    """
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
+
+
+def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
+    """Yield the mappings that have the keys of a state, with their places."""
+    seen: set[int] = set()  # a pickle may hold reference cycles, or few lists that nest to billions by references
+    limit = max_values()
+    place: list[str | int] = []  # the document itself has a key, too, which is not part of places
+    levels: list[Iterator[tuple[str | int, Any]]] = [iter([("", document)])]  # entries that remain, by depth
+    while levels:
+        entry = next(levels[-1], None)
+        if entry is None:
+            levels.pop()
+            del place[len(levels) - 1 :]
+            continue
+        key, value = entry
+        if not isinstance(value, Mapping | list | tuple) or id(value) in seen or len(levels) > _MAX_DEPTH:
+            continue
+        seen.add(id(value))
+        if len(seen) > limit:
+            raise too_many_values()
+        if isinstance(value, Mapping) and value.keys() >= _STATE_KEYS:
+            yield (*place, key)[1:], value
+        else:
+            place.append(key)
+            levels.append(_entries(value))
+
+
+def _entries(value: Mapping[Any, Any] | Sequence[Any]) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(value, Mapping):
+        return ((str(key), inner) for key, inner in value.items())
+    return iter(enumerate(value))

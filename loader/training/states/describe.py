@@ -12,8 +12,7 @@ from typing import Any
 from ...errors import StateError
 from ...metadataset.documents.weight_schedule import EntrySchedule
 from .mixes.differences import each_setting
-from .run_state import RunState
-from .split_state import ranks_of_run, redistribute_states
+from .run_state import RunState, ranks_of_run, redistribute_states
 
 _MAX_RANKS = 100_000  # bounds the list of missing ranks
 _MAX_RUNS = 1000
@@ -40,19 +39,18 @@ def describe_state(state: RunState) -> dict[str, Any]:
 def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
     """Describe the run of the states of some or all ranks; keys are stable.
 
-    Args:
-        states: At least one, all in one group of :func:`group_by_run`.
-
     Returns:
         ``ranks missing_ranks fault lanes lanes_begun possible_ranks kind seed batch steps passes ended samples_waiting
         stages datasets mix_changes``. ``fault`` is the reason why no run can be restored from these states, or None;
         ``possible_ranks`` is None if the run can continue on any number of ranks.
     """
+    # Find the ranks and lanes that are there.
     first = states[0]
     there = {state.rank for state in states}
     missing = [rank for rank in range(min(first.ranks, _MAX_RANKS)) if rank not in there]
     own = [describe_state(state) for state in states]
     lanes = {lane: state for one in states for lane, state in one.lane_states.items()}
+    # Find out whether the run can be restored, and on how many ranks.
     fault = None
     possible = ranks_of_run(first)
     try:
@@ -85,11 +83,8 @@ def group_by_run(states: Iterable[tuple[str, RunState]]) -> list[list[tuple[str,
     """Group states by run: they agree in lanes, ranks, seed, kind and dataset. A rank has one state in each.
 
     Args:
-        states: Pairs of a place and a state. Of equal states, the first one counts: some frameworks save those of all
-            ranks on each rank.
-
-    Raises:
-        StateError: The states are of more than 1,000 runs.
+        states: Pairs of a place and a state. The first of equal states counts: some frameworks save the states
+            of all ranks on each rank.
     """
     runs: dict[tuple[bytes, int], list[tuple[str, RunState]]] = {}
     seen: set[bytes] = set()
@@ -191,7 +186,6 @@ class _Datasets:
             }
 
     def _parts(self, settings: Any, count: int, share: EntrySchedule | None) -> Sequence[EntrySchedule | None]:
-        """Return the shares of the inputs of a stage."""
         if count == 1 or share is None:
             return [share] * count
         try:

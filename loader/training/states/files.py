@@ -13,12 +13,18 @@ from typing import Any
 
 from ...errors import StateError, StorageError
 from ...storage import EPath, open_storage
-from .checkpoint_file import Form, read_checkpoint
+from .checkpoint_file import (
+    Form,
+    FoundState,
+    Place,
+    find_states,
+    is_lightning,
+    place_text,
+    read_checkpoint,
+    rewrite_lightning,
+)
 from .describe import group_by_run
-from .find import FoundState, Place, find_states, place_text
-from .lightning_file import is_lightning, rewrite_lightning
-from .run_state import RunState
-from .split_state import redistribute_states
+from .run_state import RunState, redistribute_states
 
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")
 _ACCELERATE_NAME = re.compile(r"custom_checkpoint_\d+\.pkl")
@@ -30,11 +36,8 @@ class StateFile:
     """A file and the states in it.
 
     Attributes:
-        path: The file.
-        form: The file's format.
         states: In the order of the file; may be empty.
         others: The places of other values in the dicts that contain the states: ``("model", "step")``.
-        is_lightning: True for a checkpoint of Lightning, whose other values stay when it is rewritten.
     """
 
     path: str
@@ -53,11 +56,6 @@ class Redistributed:
     """Result of :func:`rewrite_files`.
 
     Attributes:
-        ranks_before: R.
-        ranks: R'.
-        batch: The next micro-batch of the run.
-        folder: The folder of the files.
-        files: Their names, by rank.
         left_out: The places of values that were not written, since they belong to no state.
     """
 
@@ -70,11 +68,7 @@ class Redistributed:
 
 
 def list_state_files(folder: str | os.PathLike[str]) -> list[str]:
-    """Return the sorted paths of the files directly in a folder that are named like files of states.
-
-    Raises:
-        StorageError: The folder is missing or cannot be read, or has no such file.
-    """
+    """Return the sorted paths of the files directly in a folder that are named like files of states."""
     names = [info.name for info in open_storage(folder).list() if "/" not in info.name]
     found = [
         os.path.join(folder, name) for name in names if name.endswith(_SUFFIXES) or _ACCELERATE_NAME.fullmatch(name)
@@ -88,30 +82,24 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None, a
     """Read a file, and find the states in it.
 
     Args:
-        path: The file.
         place: The place of a state, or of a list of states, within the document: ``"data.train"``; None: any place.
-        allow_edited: Accept states that were edited, whose checksum does not fit their values.
-
-    Raises:
-        StorageError: The file is missing, or cannot be read.
-        StateError: The file is neither JSON nor a file of ``torch.save``, holds objects that would run code, or has a
-            damaged state.
     """
-    file = read_checkpoint(path)
+    form, content = read_checkpoint(path)
+    text = os.fspath(path)
     try:
-        states = find_states(file.content, allow_edited=allow_edited)
+        states = find_states(content, allow_edited=allow_edited)
     except StateError as error:
-        error.at = f"{file.path}: {error.at}" if error.at else file.path
+        error.at = f"{text}: {error.at}" if error.at else text
         raise
     if place is not None:
         states = [one for one in states if place_text(one.place) == place or place_text(one.place[:-1]) == place]
-    others = dict.fromkeys(name for one in states for name in _other_places(file.content, one.place))
+    others = dict.fromkeys(name for one in states for name in _other_places(content, one.place))
     return StateFile(
-        path=file.path,
-        form=file.form,
+        path=text,
+        form=form,
         states=tuple(states),
         others=tuple(others),
-        is_lightning=file.form == "torch" and is_lightning(file.content),
+        is_lightning=form == "torch" and is_lightning(content),
     )
 
 
@@ -119,12 +107,7 @@ def read_run_states(path: str, *, place: str | None = None) -> list[RunState]:
     """Return the states of the one run in a file or folder, by rank.
 
     Args:
-        path: The file or folder.
         place: The place of the states within each file; None: any place.
-
-    Raises:
-        StateError: There is no state, or the states are of several runs.
-        StorageError: A file cannot be read.
     """
     files = list_state_files(path) if EPath(path).is_dir() else [path]
     states = [
@@ -169,15 +152,8 @@ def redistribute_files(
     """Write the states of a run for another number of ranks; see :func:`rewrite_files`.
 
     Args:
-        files: The states of all ranks.
-        ranks: R'.
-        folder: The folder to write to; created if missing.
-        overwrite: Replace the old files, too, if the folder has them; those of an earlier conversion are replaced in
-            any case.
-
-    Raises:
-        StateError: The states are not those of all ranks of one run, or the run cannot continue on so many ranks.
-        StorageError: An old file would be replaced, or a file cannot be written.
+        overwrite: Replace the old files, too, if the folder has them. Files of an earlier conversion are always
+            replaced.
     """
     protected = () if overwrite else tuple(os.path.realpath(file.path) for file in files)
     return rewrite_files(files, lambda states: redistribute_states(states, ranks), folder, protected=protected)
@@ -199,14 +175,7 @@ def rewrite_files(
     and becomes one file, in which all other values stay.
 
     Args:
-        files: The states of all ranks.
-        convert: Returns the new states.
-        folder: The folder to write to; created if missing.
         protected: Paths of the files that must not be replaced; None protects all.
-
-    Raises:
-        StateError: The states are not those of all ranks of one run, or cannot be converted.
-        StorageError: A protected file exists, or a file cannot be written.
     """
     if any(file.is_lightning for file in files):
         return _rewrite_lightning(files, convert, folder, protected)
@@ -271,11 +240,7 @@ def _distinct(states: Sequence[RunState]) -> list[RunState]:
 
 
 def _common_place(files: Sequence[StateFile]) -> tuple[Place, bool]:
-    """Return the place of the states in all files, and True if it holds a list of states.
-
-    Raises:
-        StateError: There are states at several places.
-    """
+    """Return the place of the states in all files, and True if it holds a list of states."""
     found = [one for file in files for one in file.states]
     lists = {one.place[:-1] for one in found if one.place and isinstance(one.place[-1], int)}
     single_places = {one.place for one in found if not one.place or isinstance(one.place[-1], str)}
@@ -326,7 +291,6 @@ def _serialise(states: Any, place: Place, form: Form) -> bytes:
 def _check_existing_files(
     folder: str | os.PathLike[str], names: Sequence[str], protected: Collection[str] | None
 ) -> None:
-    """Raise StorageError for protected files that would be replaced."""
     storage = open_storage(folder)
     existing = [
         name

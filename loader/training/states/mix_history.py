@@ -47,7 +47,6 @@ def checked_mix_changes(saved: Any) -> list[dict[str, Any]]:
     """Check the ``mix_changes`` of a state.
 
     Raises:
-        TypeError: They are no list.
         ValueError: They have another form.
     """
     if not isinstance(saved, list | tuple):
@@ -81,11 +80,7 @@ def stage_changes(changes: MixChanges, stage: str) -> StageChanges:
 
 
 def reader_history(changes: StageChanges) -> MixHistory | None:
-    """Return the earlier mixes of a reader from its changes; None if the mix never changed.
-
-    Raises:
-        StateError: The changes do not fit each other.
-    """
+    """Return the earlier mixes of a reader from its changes; None if the mix never changed."""
     if not changes:
         return None
     try:
@@ -106,11 +101,7 @@ def reader_history(changes: StageChanges) -> MixHistory | None:
 
 
 def merge_mix_changes(states: Sequence[MixChanges]) -> list[dict[str, Any]]:
-    """Merge the changes that the states of all ranks hold: each knows the positions of some lanes.
-
-    Raises:
-        StateError: They are of different runs.
-    """
+    """Merge the changes that the states of all ranks hold: each knows the positions of some lanes."""
     first = states[0]
     if any(_without_lanes(other) != _without_lanes(first) for other in states[1:]):
         raise StateError("the states are of different runs: their 'mix_changes' differ")

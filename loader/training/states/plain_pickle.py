@@ -7,11 +7,103 @@ them, and imports nothing. Tensors and other objects of torch become :class:`Opa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from struct import error as struct_error, unpack_from
 from typing import Any
+
+import numpy as np
+
+from ...errors import StateError
+from ...storage import max_document_bytes
+from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
+
+HINT = "save the loader's state in a separate file: torch.save(loader.save_state_rank(), path), or as JSON"
+
+_BYTES_PER_VALUE = 64
+"""Share of the limit of bytes that allows one value. The states of 10,000 ranks have three million values."""
+
+_MAX_DEPTH = 200  # chains of stages nest one level for each stage
+_PLAIN_TYPES = (str, int, float, type(None))  # a bool is an int
+
+
+def max_values() -> int:
+    """Return the limit of the values in a file."""
+    return max(max_document_bytes() // _BYTES_PER_VALUE, 1)
+
+
+def too_many_values(path: str | None = None) -> StateError:
+    """Return the error for a file with more values than :func:`max_values`."""
+    needed = max_document_bytes() * 4
+    return StateError(
+        f"expected a state of at most {max_values():,} values, found more",
+        at=path,
+        hint=f"{HINT}; if it is one, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={needed}",
+    )
+
+
+def check_size(value: Any, limit: int) -> int:
+    """Check that a value is no larger and no deeper than states are; return its number of values.
+
+    Values that are referenced several times count each time, and long strings count as several.
+    """
+    level = {0: (1, value)}  # each value once, with its references: a few lists can nest to billions of values
+    values = 0
+    for _ in range(_MAX_DEPTH + 1):
+        below: dict[int, tuple[int, Any]] = {}
+        for references, outer in level.values():
+            values += references * _own_size(outer)
+            for inner in _inner_values(outer):
+                before = below.get(id(inner))
+                below[id(inner)] = (references if before is None else references + before[0], inner)
+            if values + len(below) > limit:
+                raise too_many_values()
+        if not below:
+            return values
+        level = below
+    raise StateError("this state is damaged: it nests deeper than the states that loaders save")
+
+
+def _own_size(value: Any) -> int:
+    """Return 1, and more for long strings, as a value or as keys."""
+    if isinstance(value, str):
+        return 1 + len(value) // _BYTES_PER_VALUE
+    if isinstance(value, Mapping):
+        return 1 + sum(len(key) for key in value if isinstance(key, str)) // _BYTES_PER_VALUE
+    return 1
+
+
+def _inner_values(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
+
+
+def check_plain(state: Any, *, is_json: bool = False) -> None:
+    """Check that a state, whose size was checked, is plain data.
+
+    Args:
+        is_json: Refuse what JSON cannot represent, too: keys that are no strings, infinite numbers, and numbers of
+            numpy, to which some frameworks convert Python's.
+    """
+    plain_types = _PLAIN_TYPES if is_json else (*_PLAIN_TYPES, np.number)
+    pending = [state]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            if is_json and not all(isinstance(key, str) for key in value):
+                raise StateError("this state is damaged: it has keys that are not strings")
+            pending.extend(value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend(value)
+        elif isinstance(value, float) and is_json and not isfinite(value):
+            raise StateError(f"this state is damaged: it holds {value}, which JSON cannot represent")
+        elif not isinstance(value, plain_types):
+            name = value.name if isinstance(value, Opaque) else type(value).__name__
+            raise StateError(f"this state is damaged: it holds a {name}, and a state is plain data")
+
 
 _PLAIN_MODULES = {
     "torch",
@@ -33,11 +125,7 @@ _MARK = object()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque:
-    """A value that is no plain data: a tensor, a storage, a class.
-
-    Attributes:
-        name: Name of the class or function that makes it.
-    """
+    """A value that is no plain data: a tensor, a storage, a class."""
 
     name: str
 
@@ -55,11 +143,7 @@ def read_pickle(data: bytes, *, start: int = 0, max_instructions: int) -> tuple[
 
     Args:
         data: A pickle of protocol 2; other data may follow.
-        start: Offset of the pickle.
         max_instructions: Limit of its instructions. Each takes less than a microsecond, and makes at most one object.
-
-    Returns:
-        The value, and the offset of its end.
 
     Raises:
         UnknownGlobalError: It names a class or function that tensors do not need.
@@ -74,6 +158,7 @@ def read_pickle(data: bytes, *, start: int = 0, max_instructions: int) -> tuple[
 
 def _run(data: bytes, at: int, max_instructions: int) -> tuple[Any, int]:
     """Execute the pickle at an offset; a branch for each frequent instruction is faster than a function."""
+    # The frequent instructions come first.
     stack: list[Any] = []
     memo: dict[int, Any] = {}
     for _ in range(max_instructions):

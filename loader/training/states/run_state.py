@@ -42,12 +42,17 @@ import numpy as np
 
 from ...errors import StateError
 from ...format.documents.messages import short_key, short_repr
+from ...order import LaneHosting, possible_ranks
 from ...pipeline.contract.state_schema import COUNT, NotRequired, Schema, check_value
 from ...pipeline.reading.planned_schedule import scheduled_ranks
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
-from .plain_values import check_plain, check_size, max_values
+from .plain_pickle import check_plain, check_size, max_values
 from .run_steps import Numbers, RunSteps, checked_numbers
+
+if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
+    from ...pipeline.contract.stage import State
+
 
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
@@ -61,6 +66,8 @@ LANE_BY_LANE = "lane by lane"
 
 _VERSION = 4  # 0.2.0 and earlier versions wrote 1 to 3
 _REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset", "checksum")
+_INTEGERS = ("lanes", "ranks", "rank", "seed", "batch", "passes", "deal", "counted_on", "worker_restarts")
+_ABSENT = ((None, "rank"), (None, "counted_on"))
 _MAX_SHOWN = 8
 _CHECKSUM_BYTES = 8  # damage passes once in 10^19 cases; a longer one would only make the state larger
 _WHOLE_FLOAT = re.compile(r"(\d)\.0(?=[,\]}])")
@@ -74,25 +81,12 @@ class RunState:
     """The state of one rank, or the merged states of all ranks.
 
     Attributes:
-        lanes: L.
-        ranks: R when the state was saved.
-        rank: The rank; None for merged states.
-        seed: Seed of the run.
-        batch: The next micro-batch of the run.
-        lane_states: By lane, for lanes that have begun.
         steps: The counts of the stages that count on the rank, outermost first.
-        passes: How often a pass over finite data was restarted.
-        ended: True if the pass is over.
-        dataset: Description of the chain and its data.
         kind: Order of the lanes; None if the state does not have it.
         deal: Samples of the micro-batches that the lanes take in turn from the epochs of a small source; 0 if each lane
             has a stream of its own.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
-        mix_changes: The changes of the mix of datasets, the first one first.
         ranks_at: The numbers of ranks that the run had; empty if it never changed.
-        skip_steps: The steps that are skipped.
-        worker_restarts: The number of worker processes that were replaced.
-        quarantined: The samples that are passed over because they killed workers.
     """
 
     lanes: int
@@ -116,7 +110,6 @@ class RunState:
 
     @property
     def run_steps(self) -> RunSteps:
-        """The steps of the run."""
         return RunSteps(ranks_at=self.ranks_at or ((0, self.ranks),), skips=self.skip_steps)
 
     @property
@@ -154,12 +147,9 @@ class RunState:
         """Create a state from the result of :meth:`to_plain`.
 
         Args:
-            saved: The plain data.
             allow_edited: Accept a state without a checksum, or with the checksum of other entries.
-
-        Raises:
-            StateError: The value is not a state, is damaged or edited, or is of another version.
         """
+        # Refuse what is no state, other versions, and states that lack entries.
         if type(saved).__module__.startswith("megatron.energon"):
             raise StateError(
                 f"megatron-energon saved this state, a {type(saved).__name__}: the order of samples differs there",
@@ -184,60 +174,37 @@ class RunState:
                 hint="restore another state; tools that save key by key may drop some: save it as one value, such "
                 "as json.dumps(state)",
             )
+        # Parse the entries, and check their ranges: they may have been edited.
         try:
+            given = [name for name in _INTEGERS if name in saved and (saved[name], name) not in _ABSENT]
+            numbers: dict[str, Any] = {name: _integer(saved[name]) for name in given}
             state = cls(
-                lanes=_integer(saved["lanes"]),
-                ranks=_integer(saved["ranks"]),
-                rank=None if saved["rank"] is None else _integer(saved["rank"]),
-                seed=_integer(saved["seed"]),
-                batch=_integer(saved["batch"]),
+                **{"rank": None, **numbers},
                 lane_states={_lane(number): dict(state) for number, state in saved["lane"].items()},
                 steps=[_integer(count) for count in saved["steps"]],
-                passes=_integer(saved["passes"]),
                 ended=bool(saved["ended"]),
                 dataset=saved["dataset"],
-                kind=_kind(saved.get("kind")),
-                deal=_integer(saved.get("deal", 0)),
-                counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
-                mix_changes=checked_mix_changes(saved.get("mix_changes", [])),
-                ranks_at=checked_numbers(saved.get("ranks_at", []), columns=2),
-                skip_steps=checked_numbers(saved.get("skip_steps", []), columns=4),
-                worker_restarts=_integer(saved.get("worker_restarts", 0)),
+                kind=saved.get("kind"),
+                mix_changes=checked_mix_changes(saved["mix_changes"]) if "mix_changes" in saved else (),
+                ranks_at=checked_numbers(saved["ranks_at"], columns=2) if "ranks_at" in saved else (),
+                skip_steps=checked_numbers(saved["skip_steps"], columns=4) if "skip_steps" in saved else (),
                 quarantined=tuple(map(QuarantinedSample.from_plain, saved.get("quarantined", []))),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
+        if not isinstance(state.kind, str | None):
+            raise StateError(
+                f"this state is damaged: TypeError: expected the name of a kind, found {short_repr(state.kind)}"
+            )
         state._check()
-        if not allow_edited:
-            state._check_checksum(saved)
+        # Compare the checksum last: a lane that is missing is named.
+        if not allow_edited and not _has_checksum(saved):
+            state._check_begun_lanes()
+            raise _edited(saved)
         return state
 
-    def _check_checksum(self, saved: Mapping[str, Any]) -> None:
-        """Compare the checksum of the plain data from which this state was created.
-
-        Raises:
-            StateError: It differs; the message names lanes that are missing.
-        """
-        try:
-            found = checksum_of(saved)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise StateError(f"this state is damaged: {error}", hint="restore another state") from error
-        if found == saved["checksum"]:
-            return
-        self._check_begun_lanes()
-        raise StateError(
-            f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its "
-            f"values, found {found!r}",
-            hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call that "
-            "restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
-        )
-
     def _check_begun_lanes(self) -> None:
-        """Check that no lane is missing in a run without end, where lane l has begun before micro-batch l + 1.
-
-        Raises:
-            StateError: A lane of this rank is missing.
-        """
+        """Check that no lane is missing in a run without end, where lane l has begun before micro-batch l + 1."""
         if self.kind != ENDLESS:
             return
         lanes = range((self.batch + (self.rank or 0)) % self.ranks, min(self.lanes, self.batch), self.ranks)
@@ -251,11 +218,6 @@ class RunState:
             )
 
     def _check(self) -> None:
-        """Check the ranges of all numbers.
-
-        Raises:
-            StateError: A number is out of range.
-        """
         for name, number, stop in (
             ("lanes", self.lanes - 1, _MAX_LANES),
             ("ranks", self.ranks - 1, _MAX_LANES),
@@ -286,20 +248,37 @@ class RunState:
 def checksum_of(plain: Mapping[str, Any]) -> str:
     """Return the checksum of a state's entries other than ``checksum``.
 
-    It is computed from canonical JSON, so that the order of keys, tuples for lists, numbers of numpy, and 1 for 1.0
-    change nothing: frameworks and JSON libraries convert these.
+    It is computed from canonical JSON, so that the order of keys, integers as keys, tuples for lists, numbers of numpy,
+    and 1 for 1.0 change nothing: frameworks and JSON libraries convert these.
     """
+    # JSON makes texts of integer keys, which sort in another order than the integers.
+    return _digest(json.loads(json.dumps({**plain}, default=_json_value)))
+
+
+def _digest(plain: Mapping[str, Any]) -> str:
     entries = {key: value for key, value in plain.items() if key != "checksum"}
     text = json.dumps(entries, sort_keys=True, separators=(",", ":"), default=_json_value)
     return blake2b(_WHOLE_FLOAT.sub(r"\1", text).encode(), digest_size=_CHECKSUM_BYTES).hexdigest()
 
 
-def _json_value(value: Any) -> Any:
-    """Convert a value that is no type of JSON.
+def _has_checksum(saved: Mapping[str, Any]) -> bool:
+    try:
+        # Earlier versions sorted integer keys as integers; such a state was kept as a pickle.
+        return bool(saved["checksum"] == checksum_of(saved) or saved["checksum"] == _digest(saved))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise StateError(f"this state is damaged: {error}", hint="restore another state") from error
 
-    Raises:
-        TypeError: A state has no such values.
-    """
+
+def _edited(saved: Mapping[str, Any]) -> StateError:
+    return StateError(
+        f"this state is damaged or was edited: expected the checksum {short_repr(saved['checksum'])} of its values, "
+        f"found {checksum_of(saved)!r}",
+        hint="restore another state; if it was edited on purpose, pass allow_edited_state=True to the call that "
+        "restores it, or write its checksum by `energon checkpoint redist --allow-edited-state`",
+    )
+
+
+def _json_value(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Mapping):
@@ -308,15 +287,7 @@ def _json_value(value: Any) -> Any:
 
 
 def check_lanes(lane_states: Mapping[int, State], schema: Mapping[str, Schema]) -> None:
-    """Check the states of lanes before a chain is opened with them: they may have been edited.
-
-    Args:
-        lane_states: The states, by lane.
-        schema: The schema of the states of the chain: ``SavableDataset.state_schema()``.
-
-    Raises:
-        StateError: A lane's state does not match the schema.
-    """
+    """Check the states of lanes before a chain is opened with them: they may have been edited."""
     for lane, state in lane_states.items():
         try:
             check_value(state, {"made": NotRequired(COUNT), **schema})
@@ -325,33 +296,14 @@ def check_lanes(lane_states: Mapping[int, State], schema: Mapping[str, Schema]) 
 
 
 def _integer(value: Any) -> int:
-    """Convert an integer of any type to int, without rounding or parsing.
-
-    Raises:
-        TypeError: The value is not an integer.
-    """
+    """Convert an integer of any type to int, without rounding or parsing."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"expected an integer, found {short_repr(value)}")
     return operator.index(value)
 
 
-def _kind(value: Any) -> str | None:
-    """Return the kind of a saved state; None if it has none.
-
-    Raises:
-        TypeError: The value is not a string.
-    """
-    if value is not None and not isinstance(value, str):
-        raise TypeError(f"expected the name of a kind, found {short_repr(value)}")
-    return value
-
-
 def _lane(name: Any) -> int:
-    """Parse the number of a lane; each number has one spelling.
-
-    Raises:
-        ValueError: The name is not a number, or is spelled in another way.
-    """
+    """Parse the number of a lane; each number has one spelling."""
     number = int(name)
     if str(number) != str(name):
         raise ValueError(f"expected the number of a lane, found {short_repr(name)}")
@@ -362,16 +314,13 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     """Merge the states of all ranks.
 
     Args:
-        states: One for each rank, in any order.
         lockstep: Require all ranks to be at the same step, as in an endless run. In a finite pass some ranks may be a
-            micro-batch ahead; then the counts of virtual epochs and limits are those of the rank that is furthest, so
-            that no limit is exceeded.
-
-    Raises:
-        StateError: A rank's state is missing or repeated, or the states are of different runs or steps.
+            micro-batch ahead; then the rank that is furthest gives the counts of virtual epochs and limits, so that
+            no limit is exceeded.
     """
     if not states:
         raise StateError("expected the states of all ranks, found none")
+    # Check that the states are those of all ranks, of one run and one step.
     first = states[0]
     ranks = sorted(-1 if state.rank is None else state.rank for state in states)
     if len(ranks) != first.ranks or ranks != list(range(len(ranks))):
@@ -390,6 +339,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     steps = sorted({tuple(state.steps) for state in states})
     if lockstep and len(steps) > 1:
         raise _different_steps("counts of virtual epochs and limits", [list(counts) for counts in steps])
+    # Take the lanes of all ranks, and the counts of the rank that is furthest.
     lane_states: dict[int, State] = {}
     for state in states:
         lane_states |= state.lane_states
@@ -417,3 +367,49 @@ def _described(saved: Any) -> str:
     if isinstance(saved, Mapping):
         return f"a dict with the keys {sorted(map(short_key, saved))[:_MAX_SHOWN]}"
     return f"a {type(saved).__name__}"
+
+
+def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState]:
+    """Convert the states of all ranks of a run to states for ``ranks`` ranks.
+
+    Each lane's state goes to the rank that will host the lane. Together the new ranks deliver the same micro-batches as
+    the old ones would have.
+    """
+    run = merge_states(states, lockstep=not states or states[0].kind not in (FINITE, LANE_BY_LANE))
+    if ranks < 1:
+        raise StateError(f"expected at least 1 rank, found {ranks}")
+    if run.kind != LANE_BY_LANE:
+        LaneHosting(lanes=run.lanes, ranks=ranks, rank=0, workers=0)  # raises unless the ranks divide the lanes
+    if ranks == run.ranks:
+        # In a finite pass the ranks may be at different steps. A rank that has ended it waits for the others.
+        own = {state.rank: state for state in states}
+        return [
+            replace(own[rank], ended=run.ended, mix_changes=run.mix_changes, quarantined=run.quarantined)
+            for rank in range(ranks)
+        ]
+    if any(state.passes != run.passes for state in states):
+        raise StateError(
+            f"the {run.ranks} ranks of this state are in different passes over the data, so it cannot be restored on "
+            f"{ranks} ranks",
+            hint=f"restore it on {run.ranks} ranks, or save when all ranks are in one pass",
+        )
+    return _split(run, ranks)
+
+
+def ranks_of_run(state: RunState) -> list[int] | None:
+    """Return the numbers of ranks on which a run can be restored; None for any."""
+    return None if state.kind == LANE_BY_LANE else possible_ranks(state.lanes)
+
+
+def _split(run: RunState, ranks: int) -> list[RunState]:
+    """Assign lane states to ranks. It visits states rather than lanes: a damaged file may have far more lanes."""
+    first = 0 if run.kind == LANE_BY_LANE else run.batch  # a lane of rank 0
+    lane_states: list[dict[int, State]] = [{} for _ in range(ranks)]
+    for lane, state in run.lane_states.items():
+        lane_states[(lane - first) % ranks][lane] = state
+    counted_on = run.ranks if run.counted_on is None else run.counted_on
+    ranks_at = run.run_steps.on(ranks, run.batch).ranks_at
+    return [
+        replace(run, ranks=ranks, rank=rank, lane_states=own, counted_on=counted_on, ranks_at=ranks_at)
+        for rank, own in enumerate(lane_states)
+    ]

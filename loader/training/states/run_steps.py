@@ -68,12 +68,10 @@ class RunSteps:
         return replace(self, skips=(*self.skips, *added))
 
     def is_left_out(self, batch: int) -> bool:
-        """Report whether a micro-batch is skipped."""
         return any(first <= batch < end for *_, first, end in self.skips)
 
     @property
     def batches_left_out(self) -> tuple[range, ...]:
-        """The micro-batches that are skipped."""
         return tuple(range(first, end) for *_, first, end in self.skips)
 
     def on(self, ranks: int, batch: int) -> RunSteps:
@@ -89,12 +87,7 @@ class RunSteps:
 
 
 def checked_skips(given: Any) -> tuple[tuple[int, int], ...]:
-    """Return the argument ``skip_steps`` as pairs of integers.
-
-    Raises:
-        ConfigError: A range of steps is empty, or begins below 0.
-        TypeError: The argument is not a sequence of pairs of integers.
-    """
+    """Return the argument ``skip_steps`` as pairs of integers."""
     try:
         pairs = tuple((operator.index(start), operator.index(stop)) for start, stop in given)
     except (TypeError, ValueError):
@@ -114,7 +107,6 @@ def checked_numbers(entries: Any, *, columns: int) -> Numbers:
     """Return lists of integers of a saved state as tuples.
 
     Raises:
-        TypeError: An entry is not a list of so many integers.
         ValueError: A number is below 0.
     """
     found = tuple(tuple(map(operator.index, entry)) for entry in entries)

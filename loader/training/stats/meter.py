@@ -1,4 +1,4 @@
-"""Measure, on the rank, what the training loop waits for."""
+"""Measure, on the rank, what the training loop waits for, by the sources of its chain."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from time import perf_counter_ns
 from typing import Any, Protocol
 
+from ...dataset.dataset import Dataset
 from ...pipeline.measuring.counts import Counts, Event, PackedCounts, add_numbers
 from ...pipeline.measuring.recorder import WorkerRecorder
+from ...pipeline.reading.read import ReadDataset
 
 START = "start"
 REPLACEMENT = "replacement"
@@ -48,14 +50,11 @@ class WorkerMeter:
     """The measurements of one worker.
 
     Attributes:
-        counts: What it did, as far as the rank has received it.
         waited_ns: Time in which the training loop waited for it, without ``start_ns`` and ``replacement_ns``.
         start_ns: The same for the first micro-batch after each start of the workers.
-        replacement_ns: The same for processes that ended, and the first micro-batch of those that replaced them.
+        replacement_ns: The same for processes that ended, and for the first micro-batch of their replacements.
         transport_ns: Time in which the training loop unpacked what it sent.
         waited_for: ``waited_ns`` and ``transport_ns`` by activity, in seconds.
-        is_started: A micro-batch of its present process has arrived.
-        is_replaced: Its present process took the place of another one.
     """
 
     def __init__(self) -> None:
@@ -71,11 +70,7 @@ class WorkerMeter:
         return {**self.counts.times(), TRANSPORT: (self.counts.transport_ns + self.transport_ns) / 1e9}
 
     def attribute(self, waited_ns: int) -> None:
-        """Attribute the waits since the last call to what the worker did in this time, in proportion.
-
-        Args:
-            waited_ns: All waits for the worker.
-        """
+        """Attribute the waits since the last call to what the worker did in this time, in proportion."""
         new_ns, made_ns = waited_ns - self._attributed_ns, self.counts.make_ns
         if new_ns <= 0 or made_ns == self._made_ns:
             return  # no counts have arrived yet: the next call attributes these waits, too
@@ -98,7 +93,6 @@ class RankMeter:
     Attributes:
         workers: By number; one for a loader without workers.
         begin_ns: When the first iteration began; 0 before.
-        events: Calls of the training loop, while a trace is recorded.
     """
 
     def __init__(self, owner: Reporter, every_s: float | None) -> None:
@@ -114,7 +108,6 @@ class RankMeter:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all measurements."""
         self.workers: list[WorkerMeter] = []
         self.begin_ns = 0
         self._progress = 0, 0, 0  # steps, waited_ns, end_ns
@@ -146,7 +139,6 @@ class RankMeter:
                 recorder.count_samples()
 
     def begin_again(self, worker: int) -> None:
-        """Note that another process takes the place of a worker."""
         self.workers[worker].is_started, self.workers[worker].is_replaced = False, True
 
     def lost(self, worker: int, *, begin_ns: int) -> None:
@@ -162,7 +154,6 @@ class RankMeter:
         return recorder
 
     def queued(self) -> int:
-        """Return the number of micro-batches that wait for the training loop."""
         stream = None if self.is_own_work else self.stream
         return 0 if stream is None else sum(stream.queue(worker)[0] for worker in range(len(self.workers)))
 
@@ -172,11 +163,7 @@ class RankMeter:
         """Note a bundle of a worker, whose messages are unpacked when they are taken.
 
         Args:
-            worker: The number of the worker.
             counts: What the worker did since it sent counts last; None if it sends none now.
-            begin_ns: When the training loop began to wait for it.
-            arrived_ns: When it had arrived.
-            batches: Its micro-batches.
         """
         meter = self.workers[worker]
         if meter.is_started:
@@ -230,7 +217,6 @@ class RankMeter:
             del batch
 
     def _check(self, begin_ns: int, now_ns: int) -> None:
-        """Record a step that is traced, and report if it is time to."""
         if self.is_traced:
             self._note_step(begin_ns, now_ns)
         if now_ns >= self._due_ns and self._every_ns is not None:
@@ -243,7 +229,6 @@ class RankMeter:
 
     @property
     def steps(self) -> int:
-        """Micro-batches that were delivered."""
         return self._progress[0]
 
     @property
@@ -258,7 +243,6 @@ class RankMeter:
 
     @property
     def stream(self) -> MeteredStream | None:
-        """The workers, while they run."""
         return self._stream()
 
     def begin_trace(self, steps: int | None) -> None:
@@ -309,3 +293,50 @@ class RankMeter:
         rest = self.waited_ns / 1e9 - sum(found.values())
         found["other"] = found.get("other", 0.0) + max(0.0, rest)
         return {name: seconds for name, seconds in found.items() if seconds > 0}
+
+
+def readers_of(chain: Any) -> Iterator[ReadDataset]:
+    """Yield the readers of a chain, in the order of the inputs."""
+    if isinstance(chain, ReadDataset):
+        yield chain
+    for upstream in getattr(chain, "inputs", ()):
+        yield from readers_of(upstream)
+
+
+def reader_numbers(chain: Any) -> dict[int, int]:
+    """Return the number of each reader's first source, by the reader's ``id`` in this process."""
+    found: dict[int, int] = {}
+    number = 0
+    for reader in readers_of(chain):
+        if id(reader) not in found:
+            found[id(reader)] = number
+            number += len(reader.sources)
+    return found
+
+
+def source_names(chain: Any) -> list[str]:
+    """Return the names of all sources: path and split part; a name that comes again has a number."""
+    names: list[str] = []
+    for reader in {id(reader): reader for reader in readers_of(chain)}.values():
+        for source in reader.sources:
+            request = source.request
+            name = f"{request.path}:{request.split_part}"
+            names.append(name if name not in names else f"{name}#{len(names)}")
+    return names
+
+
+_FORMATS = {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG", "webp": "WebP", "mp4": "video", "wav": "audio", "mp3": "audio"}
+
+
+def decoded_format(chain: Any) -> str:
+    """Return the format of the media in the first source with media, such as ``JPEG``; empty without media."""
+    for reader in readers_of(chain):
+        for source in reader.sources:
+            folder = vars(source).get("folder")  # opened, unless only the workers read it
+            if not isinstance(folder, Dataset) or source.decoder is None:
+                continue
+            for part in folder.index.layout.part_stats:
+                found = _FORMATS.get(part.name.rpartition(".")[2].lower())
+                if found is not None:
+                    return found
+    return ""

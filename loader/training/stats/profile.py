@@ -5,17 +5,19 @@ from __future__ import annotations
 import atexit
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from time import perf_counter_ns
 from types import TracebackType
 from typing import Any, Self
 
 from ...errors import ConfigError
 from ...pipeline.measuring.counts import Event
 from .meter import RankMeter
-from .snapshot import LoaderStats
+from .snapshot import Headroom, LoaderStats
 
 
 class LoaderProfile:
@@ -71,11 +73,7 @@ class LoaderProfile:
 
 
 def check_trace_path(path: str | os.PathLike[str] | None) -> None:
-    """Check, before the steps and not after them, that a trace can be written.
-
-    Raises:
-        ConfigError: The file has no folder, or is one itself.
-    """
+    """Check, before the steps and not after them, that a trace can be written."""
     if path is None:
         return
     if not Path(path).absolute().parent.is_dir():
@@ -93,12 +91,7 @@ Calls = Mapping[int, Sequence[Event]]
 
 
 def write_trace(path: str | os.PathLike[str], calls: Mapping[int, Calls]) -> None:
-    """Write calls as a trace.
-
-    Args:
-        path: The file, which is replaced.
-        calls: By rank, which is a process of the trace.
-    """
+    """Write calls as a trace."""
     first_ns = min((event.begin_ns for own in calls.values() for events in own.values() for event in events), default=0)
     found = [event for rank, own in calls.items() for event in trace_events(own, rank=rank, first_ns=first_ns)]
     document = {"traceEvents": found, "displayTimeUnit": "ms"}
@@ -134,13 +127,7 @@ _numbers = count()
 
 @dataclass(slots=True, kw_only=True)
 class ScriptProfile:
-    """The profile of one loader of a program.
-
-    Attributes:
-        folder: Where the trace and the statistics are written.
-        steps: Number of steps of the trace.
-        profile: The profile, while it runs.
-    """
+    """The profile of one loader of a program."""
 
     folder: Path
     steps: int
@@ -157,11 +144,7 @@ class ScriptProfile:
         return ScriptProfile(folder=Path(folder), steps=int(steps))
 
     def begin(self, make: Callable[[Path, int], LoaderProfile]) -> None:
-        """Begin the profile with the first iteration, and end it with the program at the latest.
-
-        Args:
-            make: Returns the profile that writes its trace to a path.
-        """
+        """Begin the profile with the first iteration, and end it with the program at the latest."""
         if self.profile is None:
             name = f"loader-{os.getpid()}-{next(_numbers)}"
             self.profile = make(self.folder / f"{name}.trace.json", self.steps)
@@ -179,3 +162,74 @@ class ScriptProfile:
         if stats is not None and stats.steps:
             document = {"line": str(stats), "suggestions": stats.suggestions, **stats.to_dict()}
             self._stats.write_text(json.dumps(document), encoding="utf-8")
+
+
+_KEPT = 4  # micro-batches
+
+
+_WARM_UP = 4  # steps, before the first round
+
+
+_STEPS = 16  # measured in a phase
+
+
+class HeadroomTrial:
+    """Alternates new and cached micro-batches, and measures the steps of both."""
+
+    def __init__(self, queued: Callable[[], int], *, rounds: int | None = None) -> None:
+        if rounds is not None and rounds < 1:
+            raise ConfigError(f"expected at least 1 of rounds, or None, found {rounds}")
+        self._queued = queued
+        self._rounds = rounds
+        self.found = Headroom()
+
+    @property
+    def is_over(self) -> bool:
+        return self._rounds is not None and self._rounds <= 0
+
+    def alternated(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield the micro-batches of an iteration, and cached ones in between."""
+        unmeasured = _WARM_UP
+        while True:
+            if self.is_over:
+                yield from batches
+                return
+            # Let the queues empty: these steps do not count.
+            kept: deque[Any] = deque(maxlen=_KEPT)
+            for _ in range(unmeasured):
+                batch = next(batches, _END)
+                if batch is _END:
+                    return
+                yield batch
+                del batch
+            # Measure steps with new micro-batches, and keep the last ones.
+            begin_ns = perf_counter_ns()
+            for _ in range(_STEPS):
+                batch = next(batches, _END)
+                if batch is _END:
+                    return
+                kept.append(batch)
+                yield batch
+                del batch
+            loaded_ns = perf_counter_ns() - begin_ns
+            # Measure as many steps with kept micro-batches; the first one still has work of the phase before.
+            yield kept[0]
+            begin_ns = perf_counter_ns()
+            for step in range(_STEPS):
+                yield kept[step % len(kept)]
+            self._add(loaded_ns, perf_counter_ns() - begin_ns)
+            unmeasured = 1 + self._queued()
+
+    def _add(self, loaded_ns: int, cached_ns: int) -> None:
+        before = self.found
+        self.found = Headroom(
+            loaded_steps=before.loaded_steps + _STEPS,
+            loaded_s=before.loaded_s + loaded_ns / 1e9,
+            cached_steps=before.cached_steps + _STEPS,
+            cached_s=before.cached_s + cached_ns / 1e9,
+        )
+        if self._rounds is not None:
+            self._rounds -= 1
+
+
+_END: Any = object()

@@ -87,9 +87,6 @@ class StatsOptions:
 def checked_stats(stats: Any) -> StatsOptions | None:
     """Return the options of an argument ``stats``; None for no statistics.
 
-    Raises:
-        TypeError: It is neither a bool nor options.
-
     >>> checked_stats(True) == StatsOptions(), checked_stats(False)
     (True, None)
     """
@@ -107,9 +104,6 @@ class Metric(NamedTuple):
 
     Attributes:
         name: Its name without the prefix, such as ``waited_seconds_total``; counters end in ``_total``.
-        help: Its description.
-        labels: Its labels.
-        value: The number.
     """
 
     name: str
@@ -143,23 +137,20 @@ def append_json_line(path: Path, stats: LoaderStats) -> None:
         file.write(line.encode())
 
 
-class GrowingCounters:
-    """Counters of reports, which never fall: a monitoring system takes a lower value for a restart from 0.
+def grown(metrics: Iterable[Metric], largest: dict[tuple[str, ...], float]) -> tuple[Metric, ...]:
+    """Return the metrics of a report, each counter with its largest value so far, which ``largest`` keeps.
 
-    Extrapolated totals may come out a little lower than before. Their counters then wait until they have grown again.
+    A monitoring system takes a lower value for a restart from 0, and extrapolated totals may come out a little lower
+    than before. Their counters then wait until they have grown again.
     """
-
-    def __init__(self) -> None:
-        self._values: dict[tuple[str, ...], float] = {}
-
-    def updated(self, metrics: Iterable[Metric]) -> tuple[Metric, ...]:
-        """Return the metrics of the next report, each counter with its largest value so far."""
-        return tuple(self._grown(metric) if metric.is_counter else metric for metric in metrics)
-
-    def _grown(self, metric: Metric) -> Metric:
-        key = metric.name, *metric.labels.values()
-        self._values[key] = max(metric.value, self._values.get(key, 0.0))
-        return metric._replace(value=self._values[key])
+    result = []
+    for metric in metrics:
+        if metric.is_counter:
+            key = metric.name, *metric.labels.values()
+            largest[key] = max(metric.value, largest.get(key, 0.0))
+            metric = metric._replace(value=largest[key])  # noqa: PLW2901 - the same metric
+        result.append(metric)
+    return tuple(result)
 
 
 def replace_prometheus_file(path: Path, metrics: Iterable[Metric]) -> None:

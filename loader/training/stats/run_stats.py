@@ -17,38 +17,27 @@ from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...pipeline.measuring.counts import Counts, SourceCounts, add_numbers
 from ...transport.message import mapped_bytes
-from .headroom import HeadroomTrial
-from .meter import RankMeter
-from .profile import LoaderProfile, ScriptProfile, check_trace_path
+from .meter import RankMeter, decoded_format, source_names
+from .profile import HeadroomTrial, LoaderProfile, ScriptProfile, check_trace_path
 from .report_files import (
     METRICS,
-    GrowingCounters,
     Metric,
     StatsOptions,
     append_json_line,
     checked_stats,
+    grown,
     metrics_of,
     rank_path,
     replace_prometheus_file,
 )
 from .snapshot import COUNTS, LoaderStats, SourceStats, WorkerStats
-from .sources import decoded_format, source_names
 
 _log = get_logger("loader")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """The position of a run.
-
-    Attributes:
-        chain: The stages of the lanes.
-        rank: The rank.
-        ranks: Number of ranks.
-        step: Number of the rank's next micro-batch.
-        restarts: Workers that were replaced.
-        quarantined: Samples that are passed over.
-    """
+    """The position of a run."""
 
     chain: Any
     rank: int
@@ -62,13 +51,7 @@ class RunStats:
     """The statistics of one loader.
 
     Args:
-        options: What is reported, and when.
         facts: Method that returns the position of the run; its object is not kept alive.
-
-    Attributes:
-        options: As passed.
-        meter: The measurements.
-        trial: The comparison with cached micro-batches; None if it was not requested.
     """
 
     def __init__(self, options: StatsOptions, facts: Callable[[], RunFacts]) -> None:
@@ -79,7 +62,7 @@ class RunStats:
         self._known_at = 0  # steps
         self._find_facts = weakref.WeakMethod(facts)
         self._reported: LoaderStats | None = None
-        self._counters = GrowingCounters()
+        self._counters: dict[tuple[str, ...], float] = {}
         self._metrics: tuple[Metric, ...] = ()
         self._closed_at = 0  # steps
         self._names: list[str] | None = None
@@ -95,10 +78,9 @@ class RunStats:
         return None if options is None else RunStats(options, facts)
 
     def clear(self) -> None:
-        """Begin again, as after a restore."""
         self.meter.clear()
         self._reported = None
-        self._counters, self._metrics = GrowingCounters(), ()
+        self._counters, self._metrics = {}, ()
         self._closed_at = 0
         self._names = None
 
@@ -128,7 +110,7 @@ class RunStats:
     def _export(self, stats: LoaderStats) -> None:
         """Write the files of a report; a full disk does not end the training."""
         self._reported = stats
-        self._metrics = self._counters.updated(metrics_of(stats))
+        self._metrics = grown(metrics_of(stats), self._counters)
         options, ranks = self.options, {"rank": stats.rank, "ranks": stats.ranks}
         try:
             if options.file is not None:
@@ -139,11 +121,7 @@ class RunStats:
             _log.warning("cannot write statistics: %s", error)
 
     def begin(self) -> None:
-        """Prepare the reports, before the first micro-batch.
-
-        Raises:
-            ConfigError: There is no folder for a file; the run would lose its reports.
-        """
+        """Prepare the reports, before the first micro-batch."""
         # Check the folders of all files before the first step is lost.
         facts = self._facts()
         files = [file for file in (self.options.file, self.options.prometheus_file) if file is not None]
@@ -180,16 +158,13 @@ class RunStats:
         return replace(self._known_facts, step=self._known_facts.step + self.meter.steps - self._known_at)
 
     def begin_trial(self, rounds: int | None) -> None:
-        """Compare new micro-batches with cached ones in the iterations that follow."""
         self.trial = HeadroomTrial(self.meter.queued, rounds=rounds)
 
     def profile(self, path: str | os.PathLike[str] | None, steps: int | None) -> LoaderProfile:
-        """Return a profile, which begins with its ``with`` block."""
         check_trace_path(path)
         return LoaderProfile({self._facts().rank: self.meter}, self.stats, path=path, steps=steps)
 
     def stats(self) -> LoaderStats:
-        """Return the statistics since the first iteration."""
         # Find the waits first: it also counts the samples of a loader without workers.
         meter, facts = self.meter, self._facts()
         waited_for = meter.waited_for()
@@ -333,15 +308,7 @@ def serve_prometheus(latest: Latest, *, host: str, port: int) -> tuple[int, Call
     """Serve statistics to Prometheus from a thread.
 
     Args:
-        latest: Returns the metrics of the last report; none before the first.
-        host: The address.
         port: The port; 0 chooses a free one.
-
-    Returns:
-        The port, and the function that ends the server.
-
-    Raises:
-        ConfigError: ``prometheus-client`` is not installed, or the port is taken.
     """
     client = _imported("prometheus_client", "prometheus-client", "metrics")
     registry = client.CollectorRegistry()
@@ -368,7 +335,6 @@ class _Collector:
         self._counter, self._gauge = families.CounterMetricFamily, families.GaugeMetricFamily
 
     def collect(self) -> Iterator[Any]:
-        """Yield the metric families of the statistics."""
         families: dict[str, Any] = {}
         for metric in self._latest():
             name = f"energon_loader_{metric.name}"
@@ -380,14 +346,7 @@ class _Collector:
 
 
 def observe_with_opentelemetry(latest: Latest) -> None:
-    """Let the meter provider of OpenTelemetry observe statistics, whenever its reader collects.
-
-    Args:
-        latest: As above.
-
-    Raises:
-        ConfigError: ``opentelemetry-api`` is not installed.
-    """
+    """Let the meter provider of OpenTelemetry observe statistics, whenever its reader collects."""
     api = _imported("opentelemetry.metrics", "opentelemetry-api", "metrics")
     meter = api.get_meter("energon.loader")
 

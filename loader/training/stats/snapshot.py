@@ -91,7 +91,6 @@ class SourceStats:
     sizes: Mapping[str, float] = field(default_factory=dict)
 
     def since(self, before: SourceStats) -> SourceStats:
-        """Return the counts since earlier ones."""
         counts: dict[str, Any] = {name: getattr(self, name) - getattr(before, name) for name in COUNTS}
         return replace(self, **counts, sizes=_less(self.sizes, before.sizes))
 

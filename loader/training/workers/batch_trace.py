@@ -48,7 +48,6 @@ class BatchTrace:
 
     Attributes:
         folder: A local or shared folder, which is made if it is missing.
-        run: Describes the run, as plain data.
         started_ns: When the workers were started, in nanoseconds since 1970.
     """
 
@@ -58,12 +57,7 @@ class BatchTrace:
 
     @classmethod
     def begin(cls, folder: str | os.PathLike[str], run: dict[str, Any]) -> BatchTrace:
-        """Create the folder, for workers that start now.
-
-        Raises:
-            ConfigError: The folder is a URL.
-            StorageError: The folder cannot be made.
-        """
+        """Create the folder, for workers that start now."""
         path = os.fspath(folder)
         if "://" in path:
             raise ConfigError(f"expected a local or shared folder as trace_dir, found {path!r}")
@@ -78,17 +72,12 @@ class BatchTrace:
         return cls(folder=path, run=run, started_ns=time.time_ns())
 
     def again(self) -> BatchTrace:
-        """Return the log of a worker that is started again."""
         return replace(self, started_ns=time.time_ns())
 
 
 @contextmanager
 def recording(trace: BatchTrace | None, *, rank: int, worker: int) -> Iterator[Record | None]:
-    """Return a context manager with the function that records micro-batches of a worker; None without a log.
-
-    Raises:
-        StorageError: The file cannot be written.
-    """
+    """Return a context manager with the function that records micro-batches of a worker; None without a log."""
     if trace is None:
         yield None
         return
@@ -99,7 +88,7 @@ def recording(trace: BatchTrace | None, *, rank: int, worker: int) -> Iterator[R
         raise StorageError(f"cannot write this trace: {error.strerror or error}", path=str(path)) from error
     with file:
         file.write(_FORMAT + json.dumps(trace.run).encode() + b"\n")
-        yield _Writer(file.write).record
+        yield _recorder(file.write)
 
 
 @lru_cache(maxsize=64)
@@ -107,56 +96,44 @@ def _record_of_positions(count: int) -> struct.Struct:
     return struct.Struct(f"<QI{count}q")
 
 
-class _Writer:
-    def __init__(self, write: Callable[[bytes], Any]) -> None:
-        self._write = write
-        self._names: dict[str, str] = {}
+def _recorder(write: Callable[[bytes], Any]) -> Record:
+    names: dict[str, str] = {}
 
-    def record(self, number: int, item_id: ItemId) -> None:
-        """Write the record of a micro-batch."""
-        positions = item_id if isinstance(item_id, tuple) else (item_id,)
-        count = len(positions)
-        try:
-            record = _record_of_positions(count).pack(number, 8 * count, *positions)
-        except struct.error:  # not only integers
-            body = json.dumps(self._numbered(item_id), separators=(",", ":")).encode()
-            record = _HEAD.pack(number, _NESTED << _KIND_SHIFT | len(body)) + body
-        self._write(record)
-
-    def _numbered(self, item_id: ItemId) -> Any:
+    def numbered(item_id: ItemId) -> Any:
         """Return an item id with the numbers of names, as strings, in place of the names."""
         if not isinstance(item_id, tuple):
             return item_id
-        return [self._number(part) if isinstance(part, str) else self._numbered(part) for part in item_id]
+        return [number(part) if isinstance(part, str) else numbered(part) for part in item_id]
 
-    def _number(self, name: str) -> str:
-        if name not in self._names:
-            number = len(self._names)
+    def number(name: str) -> str:
+        if name not in names:
             body = name.encode()
-            self._write(_HEAD.pack(number, _NAME << _KIND_SHIFT | len(body)) + body)
-            self._names[name] = str(number)
-        return self._names[name]
+            write(_HEAD.pack(len(names), _NAME << _KIND_SHIFT | len(body)) + body)
+            names[name] = str(len(names))
+        return names[name]
+
+    def record(number: int, item_id: ItemId) -> None:
+        positions = item_id if isinstance(item_id, tuple) else (item_id,)
+        count = len(positions)
+        try:
+            content = _record_of_positions(count).pack(number, 8 * count, *positions)
+        except struct.error:  # not only integers
+            body = json.dumps(numbered(item_id), separators=(",", ":")).encode()
+            content = _HEAD.pack(number, _NESTED << _KIND_SHIFT | len(body)) + body
+        write(content)
+
+    return record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFile:
-    """A file of a log.
-
-    Attributes:
-        path: The file.
-        run: Describes the run.
-    """
+    """A file of a log."""
 
     path: str
     run: dict[str, Any]
 
     @classmethod
     def open(cls, path: str) -> TraceFile:
-        """Read the description of the run.
-
-        Raises:
-            FormatError: The file is not a log.
-        """
         with Path(path).open("rb") as file:
             if file.readline(len(_FORMAT)) != _FORMAT:
                 raise FormatError("expected a trace of micro-batches, which a loader with trace_dir writes", at=path)
@@ -169,11 +146,7 @@ class TraceFile:
         return cls(path=path, run=run)
 
     def records(self, wanted: Callable[[int], bool]) -> Iterator[tuple[int, ItemId]]:
-        """Yield the item ids of the micro-batches whose numbers are wanted, in the order of the file.
-
-        Raises:
-            FormatError: A record is damaged.
-        """
+        """Yield the item ids of the micro-batches whose numbers are wanted, in the order of the file."""
         content = Path(self.path).read_bytes()
         names: list[str] = []
         place = content.index(b"\n", len(_FORMAT)) + 1

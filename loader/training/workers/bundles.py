@@ -36,8 +36,7 @@ from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts
 from ...pipeline.measuring.recorder import WorkerRecorder
 from ...transport.message import BundlePacker, PackedBundle, SegmentFlags, SegmentPool, unpack_bundle
-from ..stats.meter import RankMeter
-from ..stats.sources import reader_numbers
+from ..stats.meter import RankMeter, reader_numbers
 from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
@@ -53,9 +52,7 @@ class _SentBundle(NamedTuple):
     """One transmission of a worker: packed messages and what it measured.
 
     Attributes:
-        messages: The packed messages.
         batches: Number of messages other than empty turns.
-        is_last: No bundle follows.
         counts: What the worker did since it sent counts last; None if it sends none now.
     """
 
@@ -70,17 +67,8 @@ class _LaneWork:
     """The work of a worker process: the micro-batches of its lanes, packed in bundles.
 
     Attributes:
-        host: The lanes.
-        worker: The number of the worker.
-        taken: The number of its messages that the rank has already.
-        board: Where it records its last sample.
         flags: The owners of its segments; None without segments.
         size: The number of messages in a bundle, shared with the rank.
-        options: When to collect garbage.
-        collects: The rank's garbage collector is on.
-        is_forked: The process inherits the garbage of the rank.
-        measures: Measure the work, for statistics.
-        signals: The signals of the rank.
     """
 
     host: LaneHost
@@ -115,6 +103,7 @@ class _LaneWork:
         register_stack_dump(self.board, self.worker)
 
     def _bundles(self, pipes: Pipes) -> Iterator[_SentBundle]:
+        # Open the lanes at the message that the rank needs next.
         pool = SegmentPool(self.flags) if self.flags is not None else None
         slot = self.board.slot(self.worker)
         recorder = None
@@ -125,12 +114,14 @@ class _LaneWork:
         is_last = False
         begin_ns = time.perf_counter_ns()
         while not is_last:
+            # Wait until the rank requests a bundle.
             slot.note_idle(True)
             if not pipes.wait_for_request():
                 return
             slot.note_idle(False)
             if recorder is not None:
                 recorder.follow(slot.is_traced())
+            # Make its messages; an error is the last one.
             make_ns = time.perf_counter_ns()
             bundle: list[Message | PackedError | None] = []
             while not is_last and len(bundle) < self.size.value and not pipes.has_stopped:
@@ -141,6 +132,7 @@ class _LaneWork:
                 except Exception as error:
                     bundle.append(pack_error(error, worker=self.worker))
                     is_last = True
+            # Note what was measured, and pack the messages.
             slot.note_made(len(bundle))
             counts = None
             if recorder is not None:
@@ -173,13 +165,7 @@ def _describe_worker(worker: int, host: LaneHost) -> None:
 
 
 class WorkerMessages(ABC):
-    """The messages of all workers, which take turns.
-
-    Args:
-        workers: Number of workers.
-        options: How far they work ahead.
-        meter: Measures them; None for no measurements.
-    """
+    """The messages of all workers, which take turns."""
 
     def __init__(self, workers: int, options: StreamOptions, meter: RankMeter | None) -> None:
         self._count = workers
@@ -212,14 +198,7 @@ class WorkerMessages(ABC):
 
 
 class WorkerBundles(WorkerMessages):
-    """The messages of all workers, a queue for each, since each may be ahead of the others.
-
-    Args:
-        host: The work of the workers.
-        board: Their breadcrumbs.
-        options: How they start, and how far they work ahead.
-        meter: Measures them; None for no measurements.
-    """
+    """The messages of all workers, a queue for each, since each may be ahead of the others."""
 
     def __init__(
         self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None
@@ -228,12 +207,14 @@ class WorkerBundles(WorkerMessages):
         self._host = host
         self._board = board
         self._options = options
+        # Choose the start method, and warn of one that hooks may not survive.
         self._context = _context("fork" if options.worker_type == "fork" else options.multiprocessing_context)
         if self._context.get_start_method() == "fork" and torch.cuda.is_initialized():  # type: ignore[no-untyped-call] # not annotated
             warn_once(
                 "worker processes are forked after CUDA was initialised in this process, so hooks cannot use it; "
                 "if they do, pass multiprocessing_context='spawn' to the loader, or start() it before CUDA is used"
             )
+        # Share the size of bundles and the flag that ends the workers, and start them.
         self._size = RawValue("i", 1)
         self._stop = RawValue("b", 0)
         self._messages: list[deque[Callable[[], Message | PackedError | None]]] = [deque() for _ in range(host.workers)]
@@ -350,11 +331,9 @@ class WorkerBundles(WorkerMessages):
         return max(0, min(capacity, self._board.made(worker) - taken)), capacity
 
     def processes(self) -> list[Any]:
-        """Return the worker processes."""
         return [one.process for one in self._workers]
 
     def close(self) -> None:
-        """End the worker processes."""
         self._end()
         self._is_done = [True] * len(self._is_done)
         for messages in self._messages:

@@ -15,11 +15,11 @@ from ...errors import ConfigError, StorageError, WorkerError
 from ...escaped_log import get_logger
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.quarantined_sample import QuarantinedSample
-from ..stats.sources import readers_of
-from .dropped_samples import reader_at
+from ..stats.meter import readers_of
 from .running_lane import LaneHost, open_lane
 from .stream_options import StreamOptions
 from .worker_board import RecordedSample, WorkerBoard
+from .worker_errors import reader_at
 
 _log = get_logger(__name__)
 
@@ -74,12 +74,7 @@ def append_report(path: str | os.PathLike[str], sample: QuarantinedSample, **fac
 
 
 def read_report(path: str | os.PathLike[str]) -> tuple[QuarantinedSample, ...]:
-    """Return the samples of a report, each once; none if there is no such file yet.
-
-    Raises:
-        ConfigError: A line is not one of a report, or there is no folder for the file.
-        StorageError: The file cannot be read.
-    """
+    """Return the samples of a report, each once; none if there is no such file yet."""
     if not Path(path).absolute().parent.is_dir():  # else it would be noticed when a sample is lost, after hours
         raise ConfigError(
             "there is no folder for the quarantine file", at=os.fspath(path), hint="create it; the file must be local"
@@ -116,16 +111,7 @@ _KILLS = 3  # likewise, by SIGKILL, which also others send
 
 
 class Replacements:
-    """The replaced workers of a rank, and the samples that killed them.
-
-    Args:
-        options: The limits, and the file for samples.
-        rank: This rank.
-
-    Attributes:
-        replaced: The number of workers that were replaced in the run.
-        quarantined: The samples that are passed over.
-    """
+    """The replaced workers of a rank, and the samples that killed them."""
 
     def __init__(self, options: StreamOptions, *, rank: int) -> None:
         self._options = options
@@ -154,17 +140,7 @@ class Replacements:
         """Replace a worker that has ended, or raise its error.
 
         Args:
-            worker: The number of the worker.
-            died: The error that names the end of the worker.
             exit_code: Its exit code, below 0 for a signal; None if it was killed because it made no progress.
-            host: The lanes of the rank.
-            board: What the workers recorded.
-            replace: Starts another process instead of a worker.
-
-        Raises:
-            WorkerError: The error, if the run has replaced as many workers as it may; if the sample at which the worker
-                ended has killed others, and may not be quarantined; or if several ended at one micro-batch in a hook
-                for several samples.
         """
         if self.replaced >= self._options.max_worker_restarts:
             if self._options.max_worker_restarts:

@@ -20,7 +20,7 @@ from ...samples.hooks import HookContext, in_hook_context, running_hook_context,
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
 from .batch_trace import BatchTrace, Record, recording
-from .dropped_samples import dropped_samples
+from .worker_errors import dropped_samples
 
 MICRO_BATCH = "micro-batch"
 """The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""
@@ -34,9 +34,6 @@ class Message(NamedTuple):
     """A micro-batch on its way from a worker to its rank.
 
     Attributes:
-        number: m, the number of the micro-batch within the run.
-        lane: The lane that made it.
-        state: The lane's state after it.
         batch: The batch itself; :data:`SKIPPED` if all its samples were skipped.
         others: The states of other lanes whose samples were taken since the last message; None if none were taken.
     """
@@ -54,14 +51,7 @@ MADE = "made"  # the key of a lane's state for the number of its micro-batches
 
 
 class Notes(NamedTuple):
-    """The objects that note what a worker does.
-
-    Attributes:
-        last_sample: Records the sample that is started last.
-        recorder: Measures the work.
-        record: Logs the samples of micro-batches.
-        passed: The hooks that a sample has passed.
-    """
+    """The objects that note what a worker does."""
 
     last_sample: LastSample | None = None
     recorder: WorkerRecorder | None = None
@@ -74,15 +64,8 @@ class LaneHost(ABC):
     """The lanes of a rank, and the order in which its worker processes visit them.
 
     Attributes:
-        dataset: The chain.
-        lanes: L, the lanes of the run.
-        rank: This rank.
-        ranks: R.
-        workers: The rank's worker processes; 0 for none.
-        states: The states of lanes that have begun, by number.
         cache_pool: The cache of hooks; None: one that fetches nothing ahead.
         left_out: The micro-batches that are skipped: made and not delivered.
-        trace: The log of the samples of micro-batches; None for none.
     """
 
     dataset: SavableDataset[Any]
@@ -111,9 +94,7 @@ class LaneHost(ABC):
 
         Args:
             worker: The number of the worker, in [0, workers).
-            last_sample: Records the sample that is started last.
             taken: The number of messages to skip at the start, because another process has sent them.
-            recorder: Measures the work.
         """
         with recording(self.trace, rank=self.rank, worker=worker) as record:
             yield from self._messages(worker, Notes(last_sample, recorder, record), taken)
@@ -124,11 +105,7 @@ class LaneHost(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesInTurn(LaneHost):
-    """Lanes visited in turn, a micro-batch each.
-
-    Attributes:
-        first_batch: The micro-batch of the run at which all ranks start.
-    """
+    """Lanes visited in turn, a micro-batch each."""
 
     first_batch: int = 0
 
@@ -261,11 +238,9 @@ class RunningLane:
 
     @property
     def failures(self) -> FailurePolicy:
-        """The counts of dropped samples."""
         return self._lane.failures
 
     def state(self) -> State:
-        """Return the state of the lane after its last micro-batch."""
         return self._state if self._running is None else {MADE: self._made, **self._running.state()}
 
     def micro_batch(self, number: int | None = None) -> Any:
@@ -275,6 +250,7 @@ class RunningLane:
             number = self._made * lane.count + lane.number
         if self._made > number // lane.count:
             return None
+        # Give the hooks the context, memory and random numbers of this micro-batch.
         outer = running_hook_context()
         set_hook_context(lane.context)
         set_batch_memory(self._memory)
@@ -283,6 +259,7 @@ class RunningLane:
         if self._seeds:
             seed_batch(self._seed, lane.number, self._made)
             lane.context.rng_parts = (self._seed, lane.number, self._made)
+        # Measure a part of the micro-batches.
         running = self._running
         recorder = self._recorder
         is_timed = False
@@ -291,6 +268,7 @@ class RunningLane:
             is_timed = recorder.until_timed <= 0
             if is_timed:
                 recorder.begin_timed(lane.number)
+        # Make it; without a pass to divide, skipped ones take no turn.
         try:
             if running is None:
                 running = self._running = self._dataset.open(lane, self._state)
@@ -307,6 +285,7 @@ class RunningLane:
             set_batch_memory(None)
             if is_timed and recorder is not None:
                 recorder.end_timed()
+        # Number it, and return it with the state behind it.
         self._made += 1
         self.has_batches |= batch is not SKIPPED
         set_restore_key(batch, MICRO_BATCH, lane, item_id)
@@ -362,9 +341,7 @@ class WorkerNeighbours:
     """The lanes of a worker, seen from one of them.
 
     Args:
-        number: The lane.
         changed: The lanes whose samples were taken by others since the last message; shared by all lanes.
-        lanes: The other lanes.
     """
 
     def __init__(self, number: int, changed: set[int], lanes: Sequence[RunningLane]) -> None:

@@ -52,6 +52,7 @@ class StreamOptions:
     stats: bool | StatsOptions = True
 
     def __post_init__(self) -> None:
+        # Check the types.
         checked_stats(self.stats)
         if self.cache_pool is not None and not isinstance(self.cache_pool, CachePool):
             raise TypeError(
@@ -67,6 +68,7 @@ class StreamOptions:
             value = getattr(self, name)
             if value is not None and not isinstance(value, Real):
                 raise TypeError(f"expected a number of seconds or None as {name}, found {value!r}")
+        # Check the ranges.
         if self.worker_timeout_s is not None and not self.worker_timeout_s > 0:
             raise ConfigError(f"expected a worker_timeout_s above 0, found {self.worker_timeout_s:g}")
         for name in counts[1:]:
@@ -84,6 +86,7 @@ class StreamOptions:
                 f"expected a multiprocessing_context of {', '.join(map(repr, get_all_start_methods()))}, found "
                 f"{self.multiprocessing_context!r}"
             )
+        # Check that options agree.
         if self.worker_type is not None and self.multiprocessing_context not in (None, self.worker_type):
             raise ConfigError(
                 f"worker_type={self.worker_type!r} and multiprocessing_context={self.multiprocessing_context!r} "
@@ -124,7 +127,7 @@ class LoaderKeywords(TypedDict, total=False):
 
 
 class CheckpointKeywords(LoaderKeywords, total=False):
-    """These keywords and those of checkpoints, which have no effect."""
+    """These keywords, and the keywords of checkpoints, which have no effect."""
 
     checkpoint_every_sec: float | None
     checkpoint_every_min_n_samples: int | None

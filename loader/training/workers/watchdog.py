@@ -52,7 +52,6 @@ class Watchdog:
         initial_timeout_s: The limit for the first micro-batch of each worker; None: no limit.
         fail: Raise a :class:`~loader.errors.WorkerError`, and kill the worker; otherwise only log a warning. Outside
             the main thread, a wait for the own process is not interrupted: it raises the error when it ends.
-        board: Where the workers record their last samples.
         describe: Names the last sample of a worker; by default lane and position do.
         on_timeout: Called in the watchdog's thread, after the report of a wait.
         replace_after_s: Kill a worker process that is waited for if it makes no progress for so long, so that the

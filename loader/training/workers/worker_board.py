@@ -65,11 +65,7 @@ class WorkerSlot:
         """Record the sample that the lane starts, by its position in the lane's stream."""
 
     def note_positions_at(self, path: str) -> Callable[[int], None]:
-        """Return the function that records samples of a reader, by their positions in the stream of its lane.
-
-        Args:
-            path: The path of the reader's lane.
-        """
+        """Return the function that records samples of a reader, by their positions in the stream of its lane."""
         if not path:
             return self.note_position
         if path not in self._numbers and len(self._numbers) < _PATHS - 1:
@@ -95,7 +91,6 @@ class WorkerSlot:
         self._paths[number * _PATH_BYTES : (number + 1) * _PATH_BYTES] = encoded
 
     def note_lane(self, lane: int) -> None:
-        """Record the lane that runs from now on."""
         self._cells[_POSITION] = -1
         self._cells[_LANE] = lane
 
@@ -114,11 +109,9 @@ class WorkerSlot:
         return bool(self._cells[_TRACED])
 
     def note_made(self, messages: int) -> None:
-        """Record that the worker has made more messages for its rank."""
         self._cells[_MADE] += messages
 
     def note(self, lane: int, position: int) -> None:
-        """Record lane and position."""
         self.note_lane(lane)
         self.note_position(position)
 
@@ -128,9 +121,6 @@ class WorkerBoard:
 
     Worker processes get the board as an argument, whether they are forked or spawned. The files have no names, so
     nothing stays on disk, even when the processes are killed.
-
-    Args:
-        workers: The number of processes that write to the board.
 
     >>> board = WorkerBoard(2)
     >>> board.slot(1).note(3, 1000)
@@ -173,7 +163,6 @@ class WorkerBoard:
         return bool(self._cells(worker)[_IDLE])
 
     def made(self, worker: int) -> int:
-        """Return the number of messages that a worker has made."""
         return self._cells(worker)[_MADE]
 
     def set_made(self, worker: int, messages: int) -> None:
@@ -181,7 +170,6 @@ class WorkerBoard:
         self._cells(worker)[_MADE] = messages
 
     def set_traced(self, traced: bool) -> None:
-        """Let all workers record each call, or no longer."""
         for worker in range(self.workers):
             self._cells(worker)[_TRACED] = traced
 
@@ -210,7 +198,6 @@ class WorkerBoard:
         return bool(self._cells(worker)[_DUMPS_STACKS])
 
     def set_dumps_stacks(self, worker: int) -> None:
-        """Record, in a worker's process, that it handles the signal."""
         self._cells(worker)[_DUMPS_STACKS] = 1
 
     def begin_again(self, worker: int) -> None:
@@ -248,12 +235,7 @@ class WorkerBoard:
 
 
 def register_stack_dump(board: WorkerBoard, worker: int) -> None:
-    """Let this worker process write its stack on a crash, and when its rank sends :data:`WATCHDOG_SIGNAL`.
-
-    Args:
-        board: Has the file for the stack.
-        worker: The number of this worker.
-    """
+    """Let this worker process write its stack on a crash, and when its rank sends :data:`WATCHDOG_SIGNAL`."""
     # The handlers keep the number of the descriptor. A duplicate is never closed, so its number is never reused.
     file = os.dup(board.stack_file(worker))
     if threading.current_thread() is threading.main_thread():
@@ -272,8 +254,6 @@ def request_stack(board: WorkerBoard, worker: int, *, wait_s: float | None = Non
     """Return the stacks of a worker's threads; None if the worker writes none.
 
     Args:
-        board: The board that the worker registered with.
-        worker: The number of the worker.
         wait_s: The longest wait for them; None: 2 s.
     """
     pid = board.pid(worker)

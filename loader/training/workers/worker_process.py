@@ -40,11 +40,7 @@ StopFlag = Any
 
 
 class WorkerEnded(Exception):  # noqa: N818 - it ends a wait; the loader decides whether it is an error
-    """A worker process ended before its last bundle.
-
-    Attributes:
-        worker: The number of the worker.
-    """
+    """A worker process ended before its last bundle."""
 
     def __init__(self, worker: int) -> None:
         super().__init__(worker)
@@ -58,15 +54,9 @@ class WorkerProcess:
     """A running worker, as its rank sees it.
 
     Args:
-        number: The number of the worker.
-        make: Its work.
-        context: Starts the process.
-        stop: Shared by the workers of a loader.
         ahead: The number of bundles that the worker makes before the rank needs them.
 
     Attributes:
-        number: The number of the worker.
-        process: The process.
         flags: The owners of the segments of its bundles; None if this system has no segments.
     """
 
@@ -165,8 +155,6 @@ def end_workers(processes: list[WorkerProcess], stop: StopFlag, rank_pid: int) -
     """End the workers of a loader: each after the micro-batch that it makes, or after 5 s.
 
     Args:
-        processes: The workers.
-        stop: Their flag.
         rank_pid: The process that started them; in a fork of it, this function does nothing.
     """
     if os.getpid() != rank_pid:
@@ -186,9 +174,7 @@ class Pipes:
     """The pipes of a worker, in its process.
 
     Args:
-        sender: Takes the bundles.
         receiver: Has a byte for each bundle that is requested.
-        stop: Is set when the loader is closed.
     """
 
     def __init__(self, sender: Connection, receiver: Connection, stop: StopFlag) -> None:
@@ -267,8 +253,7 @@ class RankSignals:
     """The signals of a rank, for its workers; it pickles.
 
     Attributes:
-        handled: The signals with a handler in Python; not that of Python itself for Ctrl-C, which workers need.
-        mask: The signals that the rank blocks itself.
+        handled: The signals with a handler in Python, except Ctrl-C with Python's own handler, which workers need.
     """
 
     handled: frozenset[int]

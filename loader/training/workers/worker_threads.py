@@ -20,8 +20,7 @@ from ...pipeline.measuring.recorder import WorkerRecorder
 from ...pipeline.worker_identity import set_worker_thread
 from ...samples.hooks import separate_hook_context
 from ...transport.batch_memory import separate_batch_memory
-from ..stats.meter import RankMeter
-from ..stats.sources import reader_numbers
+from ..stats.meter import RankMeter, reader_numbers
 from .bundles import WorkerMessages
 from .running_lane import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
@@ -35,14 +34,7 @@ _Queue = queue.Queue[Any]
 
 
 class WorkerThreads(WorkerMessages):
-    """The messages of all worker threads, a queue for each.
-
-    Args:
-        host: The work of the workers.
-        board: Where they record their last samples.
-        options: How far they work ahead.
-        meter: Measures them; None for no measurements.
-    """
+    """The messages of all worker threads, a queue for each."""
 
     def __init__(
         self, host: LaneHost, board: WorkerBoard, options: StreamOptions, meter: RankMeter | None = None
@@ -53,6 +45,7 @@ class WorkerThreads(WorkerMessages):
         self._next: list[Any] = [None] * host.workers  # received and not taken; _END at the end
         self._received = [False] * host.workers
         self._process = os.getpid()
+        # Open the lanes of each worker, in this thread.
         stop = threading.Event()
         slots = [board.slot(worker) for worker in range(host.workers)]
         recorders: list[WorkerRecorder | None] = [None] * host.workers
@@ -63,6 +56,7 @@ class WorkerThreads(WorkerMessages):
             collect_garbage_every(options.gc_collect_every_n_steps, host.messages(worker, slot, recorder=recorder))
             for worker, (slot, recorder) in enumerate(zip(slots, recorders, strict=True))
         ]
+        # Start a thread for each; the finalizer ends threads that no code closes.
         self._threads = [
             threading.Thread(
                 target=_work,
@@ -81,11 +75,9 @@ class WorkerThreads(WorkerMessages):
         return self._next[worker] is _END
 
     def is_ready(self, worker: int) -> bool:
-        """Report whether the next message of a worker has arrived, or none will."""
         return self._received[worker]
 
     def receive(self, worker: int) -> None:
-        """Wait for the next message of a worker."""
         begin_ns = perf_counter_ns()
         message, counts = self._queues[worker].get()
         if self._meter is not None:
@@ -96,7 +88,6 @@ class WorkerThreads(WorkerMessages):
         self._received[worker] = True
 
     def take(self, worker: int) -> Message | PackedError | None:
-        """Return the next message of a worker; None if its turn is empty."""
         self._turn += 1
         message = self._next[worker]
         if message is _END:
@@ -105,12 +96,10 @@ class WorkerThreads(WorkerMessages):
         return self._pinned(worker, message)  # type: ignore[no-any-return]
 
     def queue(self, worker: int) -> tuple[int, int]:
-        """Return the messages of a worker that were not taken, and their maximum."""
         received = self._received[worker] and self._next[worker] is not _END
         return min(self._ahead, self._queues[worker].qsize() + received), self._ahead
 
     def processes(self) -> list[Any]:
-        """Return no process: threads do not die alone."""
         return []
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import loader
-from loader.integrations.megatron_data_sampler import MegatronDataSampler
+from loader.integrations.num_microbatches_calculator import MegatronDataSampler
 from tests.source_tree import ROOT
 
 MODULE = "loader.integrations.megatron_data_module"
@@ -48,7 +48,7 @@ def test_without_lightning_the_extra_is_named(no_lightning: None, monkeypatch: p
 
 def test_all_else_works_without_lightning_also_where_everything_is_imported() -> None:
     code = "import sys; sys.modules.update(lightning=None, pytorch_lightning=None)\n"
-    code += "from loader import *; import loader, loader.integrations.megatron_data_sampler\n"
+    code += "from loader import *; import loader, loader.integrations.num_microbatches_calculator\n"
     code += "print(EnergonMultiModalDataModule.__name__, 'MegatronDataModule' in dir(loader))\n"
     code += "from loader import MegatronDataModule"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loader import ConfigError
-from loader.integrations.megatron_data_sampler import ConsumedSamplesBatchSampler, MegatronDataSampler
+from loader.integrations.num_microbatches_calculator import ConsumedSamplesBatchSampler, MegatronDataSampler
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])

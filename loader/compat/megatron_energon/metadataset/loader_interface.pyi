@@ -6,8 +6,8 @@ from loader import FileStore as FileStore
 from loader import WorkerConfig as WorkerConfig
 from loader import edataclass as edataclass
 from loader.metadataset.plans.plan_leaves import TraversedDatasetReference as TraversedDatasetReference
+from loader.training.datasets.dataset_factory import DatasetBlendMode as DatasetBlendMode
 from loader.training.datasets.dataset_factory import DatasetSubset as DatasetSubset
+from loader.training.datasets.dataset_factory import LoadedDataset as LoadedDataset
 from loader.training.datasets.run_datasets import LoadedDatasets as _LoadedDatasets
 LoadedDatasetList = _LoadedDatasets
-from loader.training.datasets.single_datasets import DatasetBlendMode as DatasetBlendMode
-from loader.training.datasets.single_datasets import LoadedDataset as LoadedDataset

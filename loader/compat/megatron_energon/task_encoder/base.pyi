@@ -43,5 +43,5 @@ from loader.samples.hooks import is_stateless as _is_stateless
 get_stateless = _is_stateless
 from loader.samples.sample_dataclass import ExtendableDataclassMixin as ExtendableDataclassMixin
 from loader.samples.sample_dataclass import PinMemoryMixin as PinMemoryMixin
-from loader.training.datasets.single_datasets import DatasetBlendMode as DatasetBlendMode
-from loader.training.datasets.single_datasets import LoadedDataset as LoadedDataset
+from loader.training.datasets.dataset_factory import DatasetBlendMode as DatasetBlendMode
+from loader.training.datasets.dataset_factory import LoadedDataset as LoadedDataset

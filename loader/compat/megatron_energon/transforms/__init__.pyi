@@ -1,7 +1,7 @@
 # Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
-from loader.compat.merge_transform import MergeTransform as MergeTransform
 from loader.compat.transform_mappers import CenterCropMapper as CenterCropMapper
 from loader.compat.transform_mappers import CustomTransform as CustomTransform
+from loader.compat.transform_mappers import MergeTransform as MergeTransform
 from loader.compat.transform_mappers import RandomCropMapper as RandomCropMapper
 from loader.compat.transform_mappers import RandomHorizontalFlipMapper as RandomHorizontalFlipMapper
 from loader.compat.transform_mappers import RandomPerspectiveMapper as RandomPerspectiveMapper

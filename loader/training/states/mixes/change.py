@@ -47,7 +47,6 @@ class MixChange:
     """The change of a mix.
 
     Attributes:
-        leaves: The change of each dataset.
         stages: Path of a reader or blend → its change, as :mod:`..mix_history` describes it.
         obstacles: Reasons why a run cannot continue exactly with the new mix.
     """
@@ -58,7 +57,6 @@ class MixChange:
 
     @property
     def keeps_datasets(self) -> bool:
-        """True if some datasets continue."""
         return any(leaf.continues for leaf in self.leaves)
 
     def differences(self) -> list[str]:
@@ -67,11 +65,9 @@ class MixChange:
         return found or ["the same datasets and weights, in another order"]
 
     def entry(self, batch: int) -> dict[str, Any]:
-        """Return the entry of the change in the states of the run."""
         return {"batch": batch, "leaves": [leaf.to_plain() for leaf in self.leaves], "stages": self.stages}
 
     def add(self, other: MixChange) -> None:
-        """Add the change of a part of the chain."""
         self.leaves += other.leaves
         self.stages |= other.stages
         self.obstacles += other.obstacles
@@ -80,16 +76,8 @@ class MixChange:
 def find_mix_change(saved: Any, chain: SavableDataset[Any], place: SavedPlace) -> MixChange | None:
     """Compare the chain of a state with a run's.
 
-    Args:
-        saved: The description of the chain in the state.
-        chain: The chain of the run.
-        place: The outermost place in the chain of the state.
-
     Returns:
         The change; None if the chains differ in other ways, too.
-
-    Raises:
-        StateError: A position in the state is damaged.
     """
     with suppress(LookupError, TypeError, AttributeError, ArithmeticError, ValueError):  # a damaged description
         return _compare(chain, saved, place)
@@ -100,12 +88,7 @@ def check_units(saved: Any, now: Any, change: MixChange | None) -> None:
     """Check that the weights of a run count what they counted when its state was saved.
 
     Args:
-        saved: The description of the chain in the state.
-        now: The description of the chain of the run.
         change: The change of the mix; None if the chains differ in other ways, too.
-
-    Raises:
-        StateError: The weight of a dataset in both chains, which would start over, counts something else.
     """
     before, after = _units_by_dataset(saved), _units_by_dataset(now)
     names = before.keys() & after.keys()
@@ -190,6 +173,7 @@ def _compare_readers(dataset: ReadDataset, saved: Any, place: SavedPlace) -> Mix
 def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -> MixChange | None:
     if dataset.unit != saved[1].get("unit"):
         return None
+    # Pair the inputs with those of the state, which keep their origins.
     stage = place.path + dataset.key
     history = stage_changes(place.changes, stage)
     inputs = saved[2:]
@@ -202,6 +186,7 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -
     new_origins, added = [], []
     old_texts = dict(zip(origins, share_texts(saved[1].get("schedule"), len(inputs), whole=place.before), strict=True))
     new_texts = share_texts(dataset.settings().get("schedule"), len(dataset.inputs), whole=place.after)
+    # Compare each pair; an input without a pair is new.
     for upstream, share, text, origin in zip(dataset.inputs, after, new_texts, pairs, strict=True):
         if origin is None:
             added.append((upstream.identity(), place.after * share))
@@ -214,6 +199,7 @@ def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: SavedPlace) -
             inner.leaves = [replace(inner.leaves[0], schedules=(old_texts[origin], text))]
         change.add(inner)
         new_origins.append(origin)
+    # Inputs of the state without a pair are gone.
     change.leaves += replaced_leaves([(was, place.before * weight) for was, weight in unused.values()], added)
     now = dataset.settings()
     is_same = all(now.get(name) == saved[1].get(name) for name in ("weights", "schedule"))
@@ -227,7 +213,7 @@ def _pair_inputs(
 ) -> list[int | None]:
     """Return for each input of a blend the origin of the saved input that it continues; None for a new one.
 
-    Equal inputs continue each other first; then inputs of which a part continues.
+    Equal inputs continue each other first, then inputs that continue in part.
     """
     found: list[int | None] = [None] * len(dataset.inputs)
     free: dict[str, deque[int]] = defaultdict(deque)  # there may be thousands of inputs
@@ -275,16 +261,8 @@ class LeafMatch:
     """The datasets of a reader, before and after a change of the mix.
 
     Attributes:
-        before: The datasets of the state.
-        after: Those of the run.
-        weights: The weights of ``before``.
-        new_weights: The weights of ``after``.
-        origins: The numbers of ``before``.
-        new_origins: The numbers of ``after``; those of datasets that continue are the same.
-        next_origin: The number of the next new dataset.
-        history: The earlier changes of the reader.
+        new_origins: The numbers of ``after``; a dataset that continues keeps its number.
         schedule: The schedule of ``weights``, as the settings of a reader; None if they do not change.
-        new_schedule: That of ``new_weights``.
     """
 
     before: Sequence[DescribedLeaf]
@@ -304,10 +282,12 @@ class LeafMatch:
 
         A dataset continues one of the state, or one that an earlier change of the mix removed.
         """
+        # All settings but those of the datasets must be the same.
         old, now = saved[1], reader.settings()
         others, others_now = ({name: one[name] for name in one if name not in OF_LEAVES} for one in (old, now))
         if any(differences(others, others_now)):
             return None
+        # Match the datasets with those of the state, also with those that are gone.
         before = leaves_of(old, saved[2:])
         after = leaves_of(now, [source.identity() for source in reader.sources])
         origins = [*history[-1][1]["origins"]] if history else [*range(len(before))]
@@ -318,6 +298,7 @@ class LeafMatch:
             for origin, leaf in zip(matched, after, strict=True)
         ):
             return None  # another max_samples_per_sequence
+        # Number the new ones.
         next_origin = history[-1][1]["next"] if history else len(before)
         new_origins = []
         for origin in matched:
@@ -340,13 +321,7 @@ class LeafMatch:
         """Return for each number the samples that the run has read of its dataset.
 
         Args:
-            positions: The positions of the lanes.
-            lanes: L of the run.
-            seed: The reader's.
             scale: Factor for lanes that are not known here.
-
-        Raises:
-            StateError: A position is damaged.
         """
         history = reader_history(self.history)
         schedule = saved_schedule(self.schedule, len(self.weights))
@@ -364,13 +339,6 @@ class LeafMatch:
         return total
 
     def leaf_changes(self, consumed: Mapping[int, float], *, before: float, after: float) -> Iterator[LeafChange]:
-        """Yield the change of each dataset.
-
-        Args:
-            consumed: The result of :meth:`consumed`.
-            before: The share of the reader's samples in the whole mix of the state.
-            after: The share in the mix of the run.
-        """
         old_shares = dict(zip(self.origins, shares(self.weights, before), strict=True))
         old_texts = dict(zip(self.origins, share_texts(self.schedule, len(self.before), whole=before), strict=True))
         new_texts = share_texts(self.new_schedule, len(self.after), whole=after)
@@ -392,7 +360,6 @@ class LeafMatch:
             yield LeafChange(leaf_name(leaf.source), "gone", old_shares[origin], None, (old_texts[origin], None))
 
     def stage_change(self, positions: Mapping[int, int]) -> dict[str, Any]:
-        """Return the change as :mod:`..mix_history` describes it."""
         gone = [
             {
                 "origin": origin,
@@ -412,7 +379,6 @@ class LeafMatch:
         }
 
     def _ended(self) -> dict[int, DescribedLeaf]:
-        """Return the datasets that do not continue."""
         kept = {*self.new_origins}
         return {origin: leaf for origin, leaf in zip(self.origins, self.before, strict=True) if origin not in kept}
 
@@ -444,12 +410,8 @@ class SavedPlace:
     Attributes:
         lanes: The states of the lanes that have begun, as far as they are known here.
         scale: Number of lanes that have begun, for each of these.
-        count: L of the run.
-        changes: The earlier changes of the mix.
-        seed: The seed of the stages here.
         path: The origins of the inputs of blends that lead here: ``"1/0/"``.
         before: The share of these samples in the mix of the state.
-        after: The share in the mix of the run.
     """
 
     lanes: Mapping[int, State]
@@ -462,7 +424,6 @@ class SavedPlace:
     after: float = 1.0
 
     def child(self, key: str, origin: int, *, before: float, after: float) -> SavedPlace:
-        """Return the place of an input of a blend."""
         return replace(
             self,
             lanes={lane: state.get(key, {}).get(str(origin), {}) for lane, state in self.lanes.items()},

@@ -34,12 +34,7 @@ _OF_SOURCES = {"weights": "weight", "repetitions": "repetitions", "slice_lengths
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names that only one of both has.
-
-    Attributes:
-        count: Number of names.
-        first: The first 1000 names.
-    """
+    """Names that only one of both has."""
 
     count: int
     first: tuple[str, ...] = field(metadata={"json": "names"})
@@ -142,8 +137,6 @@ def with_decoders_of(now: Any, saved: Any, changed: list[str]) -> Any:
     """Return a saved description with the options of the present decoders, which do not change which samples come.
 
     Args:
-        now: The description of the present chain.
-        saved: The description in a state.
         changed: Receives a line for each decoder whose options have changed.
 
     >>> with_decoders_of(["decode", {"decoder": "D(b=2)"}, 7], ["decode", {"decoder": "D(b=1)"}, 5], changed := [])
@@ -198,6 +191,7 @@ def _is_reader(value: Any) -> bool:
 
 def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) -> Iterator[Difference]:
     """Yield the differences between two readers, by dataset: its share of the mix, its settings and its data."""
+    # Compare the settings that all datasets share.
     settings, settings_now = saved[1], now[1]
     common = [
         name
@@ -210,6 +204,7 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
     apart = {*common, "schedule"}
     others, others_now = ({name: one[name] for name in one if name not in apart} for one in (settings, settings_now))
     yield from differences(others, others_now, place)
+    # Take the settings of each dataset; where schedules differ, their texts stand for the weights.
     sources, sources_now = saved[2:], now[2:]
     values = {
         name: [
@@ -226,6 +221,7 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
         ]
         if values["weights"][0] == values["weights"][1]:  # the texts of long schedules are cut
             yield Difference(place, "weight schedule", *schedules)
+    # Compare the datasets pair by pair: settings, then data.
     pairs = _pair_sources(sources, sources_now)
     for row, other in pairs:
         known = None if row is None else sources[row]
@@ -241,6 +237,7 @@ def _reader_differences(saved: Sequence[Any], now: Sequence[Any], place: str) ->
         elif "weights" not in values:
             counts = (None if source is None else source["samples"] for source in (known, present))
             yield Difference(name, "samples", *counts)
+    # Compare their order.
     order = [row for row, other in pairs if row is not None and other is not None]
     if order != sorted(order):
         yield Difference(
@@ -311,12 +308,7 @@ def chain_outline(identity: Any) -> str:
 
 
 def chain_differences(saved: Any, now: Any) -> list[Difference]:
-    """Return the differences between the chains of two runs; of other stages, only the outlines.
-
-    Args:
-        saved: The description of a chain: its stages, their settings and its data.
-        now: That of another one.
-    """
+    """Return the differences between the chains of two runs; of other stages, only the outlines."""
     before, after = chain_outline(saved), chain_outline(now)
     if before != after:  # a comparison by position would report all later stages as different
         return [Difference("", "stages", _Text(f"[{before or MISSING}]"), _Text(f"[{after or MISSING}]"))]
@@ -327,8 +319,7 @@ def run_differences(saved: RunState, now: RunState) -> list[Difference]:
     """Return the differences, except in the chain, that keep a run from continuing the state of another run.
 
     Args:
-        saved: The state of a run.
-        now: A state of the other run; of ``lanes``, 0 adopts those of the saved run, and so does a ``kind`` of None.
+        now: A state of the other run. With ``lanes`` 0 or ``kind`` None, it has the value of the saved run.
     """
     compared = (
         ("seed_offset", saved.seed, now.seed),

@@ -42,8 +42,6 @@ class ContinuedMix:
 
     Attributes:
         chain: The chain of the run; a copy of its readers and blends knows their earlier mixes.
-        changes: The changes of the mix, the first one first.
-        change: The last one, if this restore makes it.
     """
 
     chain: SavableDataset[Any]
@@ -51,14 +49,9 @@ class ContinuedMix:
     change: MixChange | None
 
     def check(self, saved: RunState) -> None:
-        """Check that each lane is after the last change of the mix.
-
-        Raises:
-            StateError: A lane is before it, or the position of the change is not known on this rank.
-        """
-        if self.changes:
-            for lane, state in saved.lane_states.items():
-                _check_position(self.chain, state, lane)
+        """Check that each lane is after the last change of the mix."""
+        for lane, state in saved.lane_states.items():
+            _check_position(self.chain, state, lane)
 
     def lines(self) -> list[str]:
         """Return a line for each dataset, differences first; none without a change."""
@@ -67,7 +60,7 @@ class ContinuedMix:
 
     @property
     def warning(self) -> str | None:
-        """The doubt that the state is of this run, if none of its datasets continues; None if there is none."""
+        """A warning that the state may be of another run, if no dataset of the state continues; else None."""
         if self.change is None or self.change.keeps_datasets:
             return None
         before = [leaf.name for leaf in self.change.leaves if leaf.before is not None]
@@ -94,20 +87,13 @@ class ContinuedMix:
 def continue_mix(
     chain: SavableDataset[Any], saved: RunState, *, kind: str, lanes: Mapping[int, State], allowed: bool
 ) -> ContinuedMix:
-    """Compare a state with the chain of a run, and apply the changes of the mix.
-
-    Args:
-        chain: The chain as the program built it.
-        saved: The state.
-        kind: The order in which the run visits its lanes.
-        lanes: The states of all lanes that are known here.
-        allowed: The mix may have changed.
-
-    Raises:
-        StateError: The state is of another dataset or pipeline; the mix has changed, which is not allowed; or the run
-            cannot continue with it exactly.
-    """
+    """Compare a state with the chain of a run, and apply the changes of the mix."""
     changes, change = saved.mix_changes, None
+    # The usual case: nothing has changed.
+    if saved.dataset == chain.identity():
+        chain = edited_chain(chain, changes) if changes else chain
+        return ContinuedMix(chain=chain, changes=changes, change=None)
+    # Find the change of the mix; any other difference is refused.
     saved = _with_present_decoders(saved, chain)
     try:
         compare_datasets(saved.dataset, chain.identity())
@@ -130,7 +116,8 @@ def continue_mix(
             change.obstacles.append(ENDS)
         if saved.deal:
             change.obstacles.append(DEALT_SMALL)
-        if not allowed:
+        # Refuse a change that is not allowed, or that the run cannot continue with exactly.
+        if not allowed and os.environ.get(VARIABLE, "") != "1":
             if change.obstacles or not change.keeps_datasets:
                 raise
             lines = "\n  ".join(_shortened(change.differences()))
@@ -155,11 +142,6 @@ def _with_present_decoders(saved: RunState, chain: SavableDataset[Any]) -> RunSt
     return replace(saved, dataset=dataset)
 
 
-def is_mix_change_allowed(allow_mix_change: bool) -> bool:
-    """Return True if the mix may have changed: the caller or the environment allows it."""
-    return allow_mix_change or os.environ.get(VARIABLE, "") == "1"
-
-
 def _shortened(lines: list[str]) -> list[str]:
     more = len(lines) - _MAX_LINES
     return lines if more <= 1 else [*lines[:_MAX_LINES], f"… and {more} more"]
@@ -169,12 +151,7 @@ def edited_chain(dataset: SavableDataset[Any], changes: MixChanges, *, path: str
     """Return a copy of a chain whose readers and blends know their earlier mixes.
 
     Args:
-        dataset: The chain.
-        changes: The changes of the mix.
         path: The numbers of the inputs of blends that lead to it: ``"1/0/"``.
-
-    Raises:
-        StateError: The changes are of another chain.
     """
     if not changes:
         return dataset
@@ -231,15 +208,7 @@ _MAX_LINE = 2000  # characters
 
 
 def compare_datasets(saved: Any, now: Any) -> None:
-    """Check that a state is of the same chain and data.
-
-    Args:
-        saved: The description in the state.
-        now: The description of the present chain.
-
-    Raises:
-        StateError: They differ; the message lists the differences.
-    """
+    """Check that a state is of the same chain and data."""
     found = chain_differences(saved, now)
     if found:
         lines = [str(one)[:_MAX_LINE] for one in found[:_MAX_SHOWN]]
@@ -259,9 +228,6 @@ def check_saved_weights(identity: Any) -> None:
 
     Args:
         identity: The description of the chain in a state: ``[name, settings, *inputs]``.
-
-    Raises:
-        StateError: A weight is no number above 0, or a schedule is damaged.
     """
     if not isinstance(identity, list | tuple):
         return
@@ -307,15 +273,7 @@ class _PlacedStage(NamedTuple):
 
 
 def count_lost_samples(chain: SavableDataset[Any], state: State, number: int, *, lanes: int, seed: int) -> int:
-    """Count the samples in the buffers of a lane whose datasets are gone.
-
-    Args:
-        chain: The chain, with its earlier mixes.
-        state: The state of the lane.
-        number: The lane.
-        lanes: L of the run.
-        seed: Seed of the run.
-    """
+    """Count the samples in the buffers of a lane whose datasets are gone."""
     lost: dict[tuple[str, ItemId], int] = {}  # a state may name a sample twice
     for place, item_id in _buffered(_PlacedStage(chain, "", seed), state):
         for reader, position in _read_for(place, item_id):

@@ -36,26 +36,21 @@ class LeafChange:
 
     @property
     def continues(self) -> bool:
-        """True if the dataset is in both mixes."""
         return self.change.startswith("continues")
 
     @property
     def is_difference(self) -> bool:
-        """True unless the dataset continues with its weight."""
         return not self.continues or len(self._weights()) > 1
 
     def _weights(self) -> list[str]:
-        """Return the weights of both mixes, or one if they are equal."""
         pairs = zip((self.before, self.after), self.schedules, strict=True)
         return [*dict.fromkeys(text or f"{share:.3g}" for share, text in pairs if share is not None)]
 
     @property
     def _weight(self) -> str:
-        """The weights of both mixes: ``"weight 0.5 → 0.2"``."""
         return f"{'weight schedule' if any(self.schedules) else 'weight'} {' → '.join(self._weights())}"
 
     def difference(self) -> str:
-        """Describe the change for a run that does not continue."""
         if any(self.schedules):
             return f"{self.name}: {self._weight}" if self.continues else str(self)
         if self.continues or None in (self.before, self.after):
@@ -75,8 +70,6 @@ class DescribedLeaf:
     """A dataset of a reader, with the settings of its order.
 
     Attributes:
-        source: Its description.
-        slice_length: Neighbouring samples that are read one after another.
         epochs_together: ``shuffle_over_epochs_multiplier``.
     """
 
@@ -90,7 +83,6 @@ class DescribedLeaf:
         return json.dumps([source, self.epochs_together], sort_keys=True)
 
     def changed_from(self, old: DescribedLeaf) -> str:
-        """Describe the difference from another version of the dataset."""
         found = [
             f"{text} {old.source.get(name) or 'none'} → {self.source.get(name) or 'none'}"
             for name, text in _NAMES.items()
@@ -108,12 +100,7 @@ class DescribedLeaf:
 
 
 def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
-    """Yield the names of the datasets in the description of a chain, and their shares of the samples.
-
-    Args:
-        identity: ``[name, settings, *inputs]``.
-        share: The share of the whole chain.
-    """
+    """Yield the names of the datasets in the description of a chain, and their shares of the samples."""
     yield from ((leaf_name(leaf.source), part) for leaf, part in _leaves_with_shares(identity, share))
 
 
@@ -130,12 +117,7 @@ def _leaves_with_shares(identity: Any, share: float) -> Iterator[tuple[Described
 
 
 def replaced_leaves(before: Iterable[tuple[Any, float]], after: Iterable[tuple[Any, float]]) -> Iterator[LeafChange]:
-    """Yield the changes of datasets of inputs that are gone, and of new ones; those of one path have changed.
-
-    Args:
-        before: Descriptions of chains that are gone, and their shares of the samples.
-        after: Those of new ones.
-    """
+    """Yield the changes of datasets of inputs that are gone and of new inputs; a path in both has changed."""
     ended = [leaf for identity, share in before for leaf in _leaves_with_shares(identity, share)]
     for identity, share in after:
         for leaf, part in _leaves_with_shares(identity, share):
@@ -181,11 +163,5 @@ def progress_text(consumed: float, samples: int) -> str:
 
 
 def share_texts(schedule: Mapping[str, Any] | None, count: int, *, whole: float) -> Sequence[str | None]:
-    """Return the shares of datasets, or of inputs, as texts; None each without a schedule.
-
-    Args:
-        schedule: Their schedule, as the settings of a stage.
-        count: Number of datasets.
-        whole: The sum of their shares.
-    """
+    """Return the shares of datasets, or of inputs, as texts; None each without a schedule."""
     return [None] * count if schedule is None else schedule_texts(schedule, count, whole=whole)

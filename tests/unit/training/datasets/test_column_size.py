@@ -10,7 +10,7 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.pipeline.reading.source import RawRow
-from loader.training.datasets.volume_units import ColumnSize
+from loader.training.datasets.chain import ColumnSize
 
 
 def test_a_row_of_a_join_without_a_primary_sample_has_no_size(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from loader import (
 )
 from loader.compat.dataset_facts import EnergonDatasetType, get_dataset_type
 from loader.samples.types import CrudeSample, TextSample
-from loader.training.datasets.single_datasets import DatasetBlendMode, LoadedDataset
+from loader.training.datasets.dataset_factory import DatasetBlendMode, LoadedDataset
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)

@@ -103,6 +103,43 @@ def test_the_checksum_does_not_depend_on_the_types_to_which_tools_convert_values
     assert checksum_of(plain) != checksum_of({**plain, "version": 5})
 
 
+class ByLength(MapDataset[Any]):
+    """A user's stage that counts its items by an integer, in the keys of its state."""
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _ByLengthRunning(super().open(lane, state), state)
+
+
+class _ByLengthRunning:
+    def __init__(self, running: Running, state: State) -> None:
+        self._running = running
+        self.counts = {int(length): count for length, count in state.get("lengths", {10: 0, 9: 0}).items()}
+        self.load = running.load
+
+    def next(self) -> tuple[Any, Any]:
+        self.counts[10] += 1
+        return self._running.next()
+
+    def state(self) -> State:
+        return {**self._running.state(), "lengths": dict(self.counts)}
+
+
+@pytest.mark.parametrize("through", [copy.deepcopy, through_json], ids=["as it is", "as JSON"])
+def test_a_state_with_integer_keys_is_the_same_as_json(data: Data, through: Any) -> None:
+    def build(data: Data, config: WorkerConfig) -> SavableDataset[Any]:
+        return ByLength(train(data, config), same)
+
+    loader = get_savable_loader(build(data, config(lanes=4)))
+    batches = iter(loader)
+    for _ in range(6):
+        next(batches)
+    state = loader.save_state_rank()
+    assert [*state["lane"]["0"]["lengths"]] == [10, 9]  # as integers they sort in another order than as texts
+    restored = get_savable_loader(build(data, config()))
+    restored.restore_state_rank(through(state))
+    assert fingerprint(next(iter(restored))) == fingerprint(next(batches))
+
+
 @pytest.mark.parametrize("key", ["dataset", "lane", "rank", "seed"])
 def test_a_state_without_a_key_is_refused_by_the_key(key: str, data: Data) -> None:
     state = saved_after(train, data, 3)

@@ -10,7 +10,7 @@ from loader.errors import StateError
 from loader.order import Mix
 from loader.training.states import RunState
 from loader.training.states.mix_history import merge_mix_changes, reader_history, stage_changes
-from loader.training.states.split_state import redistribute_states
+from loader.training.states.run_state import redistribute_states
 from tests.elastic_runs import sealed
 
 LANES = 4

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from loader import StateError, WorkerConfig, get_savable_loader
-from loader.training.states.run_state import RunState, merge_states
-from loader.training.states.split_state import ranks_of_run, redistribute_states
+from loader.training.states.run_state import RunState, merge_states, ranks_of_run, redistribute_states
 from tests.e2e.drawing_encoders import PackingTwice, Yielding
 from tests.e2e.drawing_pipelines import Data, train, val, write_data
 from tests.elastic_runs import (

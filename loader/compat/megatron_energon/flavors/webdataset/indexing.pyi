@@ -1,4 +1,6 @@
 # Written by tests/unit/compat/test_megatron_energon.py from alias_modules.py.
+from loader.compat.index_writer import AVProbeIndex as AVProbeIndex
+from loader.compat.index_writer import AVProbeIndexEntry as AVProbeIndexEntry
 from loader.compat.index_writer import DuplicateSampleKeyError as DuplicateSampleKeyError
 from loader.compat.index_writer import IndexAggregatable as IndexAggregatable
 from loader.compat.index_writer import IndexMediaMetadata as IndexMediaMetadata

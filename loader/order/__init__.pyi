@@ -19,8 +19,10 @@ from .finite_pass import (
 )
 from .lane_mixes import (
     GONE as GONE,
+    MAX_SCHEDULED_SAMPLES as MAX_SCHEDULED_SAMPLES,
     LaneMixes as LaneMixes,
     Mix as Mix,
+    WeightSchedule as WeightSchedule,
 )
 from .permutation import (
     extend_integer as extend_integer,
@@ -48,8 +50,4 @@ from .volume_blend import (
     LeafVolume as LeafVolume,
     VolumeBlend as VolumeBlend,
     VolumeChange as VolumeChange,
-)
-from .weight_schedule import (
-    MAX_SCHEDULED_SAMPLES as MAX_SCHEDULED_SAMPLES,
-    WeightSchedule as WeightSchedule,
 )

@@ -12,10 +12,18 @@ from ..cached_property import cached_property
 from ..errors import StateError
 from .blend import BlendOrder, count_in_lanes
 from .finite_pass import FinitePass
-from .lane_mixes import GONE, LaneMixes, Mix, rounding_words, stretch_seed
+from .lane_mixes import (
+    GONE,
+    LaneMixes,
+    Mix,
+    WeightSchedule,
+    divide_stretches,
+    quantise_scheduled_weights,
+    rounding_words,
+    stretch_seed,
+)
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import BlendedLane, Located, RepeatedOrder, check_lane, check_range, locate_scattered
-from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

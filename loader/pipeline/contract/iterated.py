@@ -12,11 +12,10 @@ from typing import Any
 from ...errors import StateError, escape_controls
 from ...samples.hooks import running_hook_context
 from ..measuring.recorder import register
-from .buffered import BufferedItem
 from .dataset_methods import BOUND, in_user_iteration, inherits_stage
 from .inner_datasets import replace_datasets
 from .item_id import ItemId, as_item_id, position_of
-from .lane import Lane, set_restore_key
+from .lane import BufferedItem, Lane, set_restore_key
 from .running import SKIPPED, Running, State
 from .user_state import decode_state, encode_state
 from .worker_config import WorkerConfig

@@ -66,7 +66,7 @@ class _Leaf(Enum):
 COUNT = Count()
 FLAG, ITEM_ID, NUMBER, PLAIN = _Leaf.FLAG, _Leaf.ITEM_ID, _Leaf.NUMBER, _Leaf.PLAIN
 BUFFERED_ITEM = (ITEM_ID, Nullable(COUNT))
-"""The saved form of a :class:`~loader.pipeline.contract.buffered.BufferedItem`."""
+"""The saved form of a :class:`~loader.pipeline.contract.lane.BufferedItem`."""
 
 
 def check_value(value: Any, schema: Schema, name: str = "") -> None:

@@ -18,9 +18,8 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...errors import EnergonError, StateError
 from ...order import GONE, BlendedLane, LaneOrder
-from ..contract.buffered import note_lost_item
 from ..contract.item_id import ItemId, position_of
-from ..contract.lane import Lane
+from ..contract.lane import Lane, note_lost_item
 from ..contract.stage import SKIPPED, State
 from ..measuring.counts import STORAGE, Counts, SourceCounter
 from ..measuring.item_sources import ReaderSources

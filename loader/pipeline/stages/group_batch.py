@@ -9,10 +9,9 @@ from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, RepeatedSampleError, SkipSample
 from ...samples.batching.collate import generic_batch
-from ..contract.buffered import BufferedItem
 from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId, samples_in
-from ..contract.lane import Lane, LaneInput
+from ..contract.lane import BufferedItem, Lane, LaneInput
 from ..contract.rng import preserve_rng_state
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State

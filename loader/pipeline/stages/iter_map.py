@@ -8,10 +8,9 @@ from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
 from ...samples.hooks import restores_seeds
-from ..contract.buffered import BufferedItem
 from ..contract.hook import activity_name, no_result
 from ..contract.item_id import ItemId, sample_index_of
-from ..contract.lane import Lane, set_restore_key
+from ..contract.lane import BufferedItem, Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State

@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from ...errors import SkipSample, StateError
 from ...samples.types import Sample
-from ..contract.buffered import lost_items
 from ..contract.hook import Hook, MissingItemError, makes_several
 from ..contract.item_id import ItemId, as_item_id, integers_of, plain_item_id
-from ..contract.lane import Lane, set_restore_key
+from ..contract.lane import Lane, lost_items, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ConfigError, SkipSample
 from ...escaped_log import get_logger
 from ...samples.encoding.task_encoder import PackedSamplesOutput
-from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId, as_item_id, plain_item_id
-from ..contract.lane import Lane, LaneInput, set_restore_key
+from ..contract.lane import BufferedItem, Lane, LaneInput, set_restore_key
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema

@@ -8,9 +8,8 @@ import numpy as np
 
 from ...errors import ConfigError
 from ...order import mix
-from ..contract.buffered import BufferedItem
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import BufferedItem, Lane
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema

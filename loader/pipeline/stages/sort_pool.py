@@ -11,10 +11,9 @@ import numpy as np
 from ...errors import ConfigError
 from ...order import mix
 from ...samples.batching.collate import generic_batch
-from ..contract.buffered import BufferedItem
 from ..contract.hook import BatchHook, Hook
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane, LaneInput
+from ..contract.lane import BufferedItem, Lane, LaneInput
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema

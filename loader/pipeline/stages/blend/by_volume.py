@@ -7,9 +7,8 @@ from typing import Any
 
 from ....errors import ConfigError, SkipSample
 from ....order import VolumeBlend, VolumeChange
-from ...contract.buffered import note_lost_item
 from ...contract.item_id import ItemId, samples_in
-from ...contract.lane import Lane
+from ...contract.lane import Lane, note_lost_item
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
 from ...measuring.counts import Counts
 from ...measuring.item_sources import number_of

@@ -11,9 +11,8 @@ import numpy as np
 
 from ....errors import ConfigError, StateError
 from ....order import BlendOrder, quantise_weights
-from ...contract.buffered import note_lost_item
 from ...contract.item_id import ItemId
-from ...contract.lane import Lane
+from ...contract.lane import Lane, note_lost_item
 from ...contract.running import StageTraits
 from ...contract.stage import SKIPPED, Running, SavableDataset, State
 from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema

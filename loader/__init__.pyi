@@ -99,8 +99,7 @@ from .pipeline.stages.map import FilterDataset as FilterDataset, MapDataset as M
 from .pipeline.stages.mix_batch import MixBatchDataset as MixBatchDataset
 from .pipeline.stages.packing import PackingDataset as PackingDataset
 from .pipeline.stages.repeat import RepeatDataset as RepeatDataset
-from .pipeline.stages.shuffle_buffer import ShuffleBufferDataset as ShuffleBufferDataset
-from .pipeline.stages.sort_pool import SortPoolDataset as SortPoolDataset
+from .pipeline.stages.sort_pool import ShuffleBufferDataset as ShuffleBufferDataset, SortPoolDataset as SortPoolDataset
 from .samples.batching.batch import Batch as Batch
 from .samples.batching.collate import (
     batch_list as batch_list,

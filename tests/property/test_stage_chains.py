@@ -19,7 +19,7 @@ from loader.pipeline.stages.iter_map import IterMapDataset
 from loader.pipeline.stages.map import FilterDataset, MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
-from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.pipeline.stages.sort_pool import ShuffleBufferDataset
 from loader.samples.hooks import hook_context, stateless
 from loader.testing.stage import Values, check_resumes
 

@@ -21,8 +21,7 @@ from loader.pipeline.stages.map import FilterDataset
 from loader.pipeline.stages.mix_batch import MixBatchDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
-from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
-from loader.pipeline.stages.sort_pool import SortPoolDataset
+from loader.pipeline.stages.sort_pool import ShuffleBufferDataset, SortPoolDataset
 from loader.testing.stage import Values
 
 OTHER = WorkerConfig(rank=1, world_size=2, num_workers=3)

@@ -14,7 +14,7 @@ from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset
 from loader.pipeline.stages.map import FilterDataset, MapDataset
 from loader.pipeline.stages.packing import PackingDataset
-from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.pipeline.stages.sort_pool import ShuffleBufferDataset
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 
 

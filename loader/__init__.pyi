@@ -123,7 +123,6 @@ from .samples.encoding.task_encoder import (
     TaskEncoder as TaskEncoder,
 )
 from .samples.hooks import skip_safe as skip_safe, stateless as stateless
-from .samples.join_parts import join_parts as join_parts
 from .samples.sample_dataclass import edataclass as edataclass
 from .samples.source_info import SourceInfo as SourceInfo
 from .samples.types import (
@@ -141,6 +140,7 @@ from .samples.types import (
     VidQASample as VidQASample,
     VQAOCRSample as VQAOCRSample,
     VQASample as VQASample,
+    join_parts as join_parts,
 )
 from .storage.epath import EPath as EPath
 from .stores.aux_store import PrimaryFileStore as PrimaryFileStore

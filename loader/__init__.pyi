@@ -100,7 +100,7 @@ from .pipeline.stages.mix_batch import MixBatchDataset as MixBatchDataset
 from .pipeline.stages.packing import PackingDataset as PackingDataset
 from .pipeline.stages.repeat import RepeatDataset as RepeatDataset
 from .pipeline.stages.sort_pool import ShuffleBufferDataset as ShuffleBufferDataset, SortPoolDataset as SortPoolDataset
-from .samples.batching.batch import Batch as Batch
+from .samples.batching.batch import Batch as Batch, empty_batch as empty_batch, is_padding as is_padding
 from .samples.batching.collate import (
     batch_list as batch_list,
     batch_pad_stack as batch_pad_stack,
@@ -112,7 +112,6 @@ from .samples.batching.concat import (
     generic_concat as generic_concat,
     homogeneous_concat_mix as homogeneous_concat_mix,
 )
-from .samples.batching.padding import empty_batch as empty_batch, is_padding as is_padding
 from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, SampleDecoder as SampleDecoder
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker

@@ -9,7 +9,7 @@ from typing import Any, cast
 from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...order import PASS_LANES
-from ...samples.batching.padding import empty_batch, mark_padding
+from ...samples.batching.batch import empty_batch, mark_padding
 from ..contract.rank_stage import LanesInput, RankInput, RankRunning, RankStage, rank_stage_below
 from ..contract.stage import SKIPPED, SavableDataset
 from ..contract.worker_config import WorkerConfig
@@ -28,7 +28,7 @@ class PadRanksDataset(RankStage):
     ``max_batches`` replaces it. A single rank gets no padding.
 
     Padding is made of the first micro-batch of the pass, and so is equal on all ranks; see
-    :func:`~loader.samples.batching.padding.is_padding`.
+    :func:`~loader.samples.batching.batch.is_padding`.
 
     Args:
         dataset: The stage below, which yields micro-batches.

@@ -15,8 +15,8 @@ import numpy as np
 from ...errors import ConfigError, SampleError
 from ...escaped_log import get_logger
 from ...lazy_torch import torch
-from ..decoding.encoded_image import EncodedImage
-from ..nested_values import PLAIN, field_names, map_values
+from ..decoding.image_decode import EncodedImage
+from ..sample_dataclass import PLAIN, field_names, map_values
 from .collate import pad_stack
 
 

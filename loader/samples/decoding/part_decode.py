@@ -31,8 +31,7 @@ from ...accounting.large_parts import LargePart
 from ...errors import EnergonError, SampleError
 from ...format.media.open_picture import PIXEL_LIMIT_VARIABLE
 from ..trust import is_trusted, refuse
-from .encoded_image import keep_encoded
-from .image_decode import ImageForm, decode_image, looks_like_image
+from .image_decode import ImageForm, decode_image, keep_encoded, looks_like_image
 
 MAX_DECOMPRESSED_BYTES = 1 << 30
 """Limit for the content of a compressed part: a file of a thousandth of that size could fill the memory."""

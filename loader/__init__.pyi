@@ -87,7 +87,7 @@ from .pipeline.contract.stage import SavableDataset as SavableDataset
 from .pipeline.contract.worker_config import WorkerConfig as WorkerConfig
 from .pipeline.failures.error_handlers import log_exception as log_exception, reraise_exception as reraise_exception
 from .pipeline.stages.batch import BatchDataset as BatchDataset
-from .pipeline.stages.blend import BlendDataset as BlendDataset
+from .pipeline.stages.blend import BlendDataset as BlendDataset, MixBatchDataset as MixBatchDataset
 from .pipeline.stages.concat import ConcatDataset as ConcatDataset
 from .pipeline.stages.epochize import EpochizeDataset as EpochizeDataset
 from .pipeline.stages.gc import GcDataset as GcDataset
@@ -96,7 +96,6 @@ from .pipeline.stages.iter_map import IterMapDataset as IterMapDataset
 from .pipeline.stages.limit import LimitDataset as LimitDataset
 from .pipeline.stages.log_sample import LogSampleDataset as LogSampleDataset
 from .pipeline.stages.map import FilterDataset as FilterDataset, MapDataset as MapDataset
-from .pipeline.stages.mix_batch import MixBatchDataset as MixBatchDataset
 from .pipeline.stages.packing import PackingDataset as PackingDataset
 from .pipeline.stages.repeat import RepeatDataset as RepeatDataset
 from .pipeline.stages.sort_pool import ShuffleBufferDataset as ShuffleBufferDataset, SortPoolDataset as SortPoolDataset

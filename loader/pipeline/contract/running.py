@@ -63,6 +63,8 @@ class StageTraits:
         draws_random: The stage calls functions that may draw random numbers.
         endless: The stage repeats without end (True) or ends (False); None: as its inputs.
         starts_over: Each iteration of a loader starts a new pass, as in validation; None: as the inputs.
+        nests_states: The entry of the stage in a state has the states of its inputs.
+        unchanged: The stage yields each item of its input unchanged, so a restored run may add, omit or change it.
         ends: When a lane that shares a pass ends: ``"alone"``; ``"with_inputs"``; or ``"with_worker"``, when no lane of
             its worker has items for a batch left.
     """
@@ -77,6 +79,8 @@ class StageTraits:
     draws_random: bool = False
     endless: bool | None = None
     starts_over: bool | None = None
+    nests_states: bool = False
+    unchanged: bool = False
     ends: Literal["alone", "with_inputs", "with_worker"] = "alone"
 
     def items_of(self, items: int) -> int:

@@ -57,9 +57,6 @@ class PlannedSchedule:
         starts = tuple(start * self.step_samples for start in self.starts)
         return WeightSchedule(starts, self.weights, self.batch_samples if self.unit == "steps" else 1)
 
-    def __str__(self) -> str:
-        return f"{len(self.starts)} stretches to {self.unit[:-1]} {self.starts[-1]}"
-
     def settings(self) -> dict[str, Any]:
         """Return the arguments as plain data; for each source its weights, a single one if they never change."""
         columns = zip(*self.weights, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,7 +15,7 @@ from ...samples.types import CrudeSample
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, set_restore_key
 from ..contract.running import StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, IteratedDataset, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from ..measuring.counts import DECODE, STORAGE
@@ -50,11 +50,11 @@ class DecodeDataset(SavableDataset[Any]):
         names_sources: bool = False,
     ) -> None:
         super().__init__(dataset, name="decode")
-        own: Sequence[Source] | None = getattr(dataset, "sources", None)
-        self.sources: tuple[Source, ...] = tuple((own or ()) if sources is None else sources)
+        own = tuple(dataset.read_sources)
+        self.sources: tuple[Source, ...] = own if sources is None else tuple(sources)
         self.names_sources = names_sources
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
-        self._own = self.sources if own is None else tuple(own)  # the others are decoded by other stages
+        self._own = own or self.sources  # the others are decoded by other stages
 
     def settings(self) -> dict[str, Any]:
         decoders = {_decoder_name(source.decoder) for source in self._own}
@@ -178,7 +178,8 @@ class ReadDataset(SavableDataset[Raw]):
         pool: ShardPool | None = None,
     ) -> None:
         super().__init__(worker_config=worker_config, name="read")
-        self.sources = tuple(sources)
+        self.sources: tuple[Source, ...] = tuple(sources)
+        self.read_sources = self.sources
         self.plan = plan
         self.first_source = first_source
         self.pool = pool or ShardPool(readers=1, sources=first_source + len(self.sources))
@@ -262,29 +263,9 @@ class ReadDataset(SavableDataset[Raw]):
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
 
-    def shown_settings(self) -> dict[str, Any]:
-        settings = self.settings()
-        if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
-            settings["schedule"] = str(self.plan.schedule)
-        config = self.worker_config
-        return {**settings, "ranks": config.world_size, "workers": config.num_workers}
-
     def begin_on(self, ranks: int) -> None:
         if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
             self.plan = replace(self.plan, schedule=replace(self.plan.schedule, ranks=ranks))
-
-    def identity(self) -> list[Any]:
-        return [*super().identity(), *(source.identity() for source in self.sources)]
-
-    def lines(self) -> Iterator[str]:
-        first, *_ = super().lines()
-        yield first
-        for place, described in enumerate(self.described_sources()):
-            end = "└─ " if place == len(self.sources) - 1 else "├─ "
-            yield f"{end}{described}"
-
-    def described_sources(self) -> Iterator[str]:
-        return (source.describe() for source in self.sources)
 
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
@@ -294,11 +275,6 @@ class ReadDataset(SavableDataset[Raw]):
             running.read_with(together, lane.path, is_sparse=bool(self.sparse))
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
         return running if samples is None else CountedReader(running, samples)
-
-    def dealt_samples(self, lanes: int) -> int:
-        if self.history is not None or not isinstance(self.plan, ShuffledPlan) or self.plan.is_sequential:
-            return 0
-        return self.plan.chunk_samples([source.samples for source in self.sources], lanes) or 0
 
     def lane_order(self, number: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
         """Return the stream of a lane.
@@ -322,3 +298,15 @@ class ReadDataset(SavableDataset[Raw]):
         mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
         return order.lane(number, self.history.ends_of(number))
+
+
+def dealt_samples(dataset: SavableDataset[Any], lanes: int) -> int:
+    """Return the samples of the micro-batches that lanes take in turn from the only source; 0 if they do not."""
+    while len(dataset.inputs) == 1 and (isinstance(dataset, IteratedDataset) or not dataset.nests_states):
+        dataset = dataset.inputs[0]
+    if not isinstance(dataset, ReadDataset) or dataset.history is not None:
+        return 0
+    plan = dataset.plan
+    if not isinstance(plan, ShuffledPlan) or plan.is_sequential:
+        return 0
+    return plan.chunk_samples([source.samples for source in dataset.sources], lanes) or 0

@@ -29,7 +29,7 @@ class ConcatDataset(SavableDataset[T]):
         ConfigError: No dataset is given, or a dataset before the last repeats without end.
     """
 
-    traits = StageTraits(one_to_one=True, ends="with_inputs")
+    traits = StageTraits(one_to_one=True, nests_states=True, ends="with_inputs")
 
     def __init__(
         self, *datasets: SavableDataset[T], name: str | None = None, worker_config: WorkerConfig | None = None
@@ -62,9 +62,10 @@ class ConcatDataset(SavableDataset[T]):
         before = _sum([upstream.items for upstream in self.inputs[:place]])
         return (number - (before or 0)) % lanes
 
-    def state_schema(self) -> dict[str, Schema]:
+    @property
+    def entry_schema(self) -> Schema:
         inner = {str(place): NotRequired(upstream.state_schema()) for place, upstream in enumerate(self.inputs)}
-        return {self.key: NotRequired({"next": Count(len(self.inputs))} | inner)}
+        return {"next": Count(len(self.inputs))} | inner
 
     def open(self, lane: Lane, state: State) -> Running:
         return _ConcatRunning(self, lane, state)

@@ -82,9 +82,6 @@ class _FilterRunning:
         return self._upstream.load(item_id)
 
 
-T = TypeVar("T")
-
-
 class MapDataset(SavableDataset[T]):
     """Apply a function to each item.
 

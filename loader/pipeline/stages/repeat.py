@@ -13,7 +13,7 @@ from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_
 from ..contract.rng import preserve_rng_state
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
-from ..contract.state_schema import COUNT, NotRequired, Schema
+from ..contract.state_schema import COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import FailurePolicy
 from .epochize import EpochizeDataset
@@ -75,6 +75,7 @@ class RepeatDataset(SavableDataset[T]):
             one_to_one=self.times is not None,
             endless=True if self.times is None else None,
             starts_over=False if self.times is None else None,
+            nests_states=True,
             ends="with_worker" if self.shares_passes else "alone",
         )
 
@@ -124,9 +125,9 @@ class RepeatDataset(SavableDataset[T]):
             return None
         return -(-(items - self.lane_of(lane, number).number) // lane.count)  # they are dealt to the lanes in turn
 
-    def state_schema(self) -> dict[str, Schema]:
-        inner = self.inputs[0].state_schema()
-        return {self.key: NotRequired({"next": COUNT, "taken": COUNT, "source": inner})}
+    @property
+    def entry_schema(self) -> Schema:
+        return {"next": COUNT, "taken": COUNT, "source": self.inputs[0].state_schema()}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _RepeatRunning(self, lane, state)

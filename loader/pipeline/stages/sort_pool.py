@@ -116,8 +116,6 @@ class _ShuffleRunning:
         return self._upstream.load(item_id)
 
 
-T = TypeVar("T")
-
 _POOL = 41  # separates these random numbers from others
 
 

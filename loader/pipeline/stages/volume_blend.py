@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....errors import ConfigError, SkipSample
-from ....order import VolumeBlend, VolumeChange
-from ...contract.item_id import ItemId, samples_in
-from ...contract.lane import Lane, note_lost_item
-from ...contract.stage import SKIPPED, Running, SavableDataset, State
-from ...measuring.counts import Counts
-from ...measuring.item_sources import number_of
-from ...measuring.recorder import register, skipped_items
-from .lane_schedule import LaneSchedule
+from ...errors import ConfigError, SkipSample
+from ...order import VolumeBlend, VolumeChange
+from ..contract.item_id import ItemId, samples_in
+from ..contract.lane import Lane, note_lost_item
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..measuring.counts import Counts
+from ..measuring.item_sources import number_of
+from ..measuring.recorder import register, skipped_items
+from ..reading.lane_samples import LaneSchedule
 
 _EXACT = 1 << 53  # largest of the integers that all are floats
 
@@ -121,7 +121,7 @@ class VolumeBlendRunning:
 
     def _weights_of(self, stretch: int) -> list[float]:
         """Return the weights of the inputs that have not ended."""
-        weights = self._weights if self._schedule is None else self._schedule.weights(stretch)
+        weights = self._weights if self._schedule is None else self._schedule.weights[stretch]
         return [weights[self._rows[origin]] for origin in self._left]
 
     def _weighted(self, schedule: LaneSchedule, stretch: int) -> int:

@@ -1,4 +1,4 @@
-"""The stage that blends datasets by weight."""
+"""Blend datasets by weight, as single items or within each batch."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from ....errors import ConfigError, StateError
-from ....order import BlendOrder, quantise_weights
-from ...contract.item_id import ItemId
-from ...contract.lane import Lane, note_lost_item
-from ...contract.running import StageTraits
-from ...contract.stage import SKIPPED, Running, SavableDataset, State
-from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
-from ...contract.worker_config import WorkerConfig
-from ...reading.lane_samples import CountedBlend, LaneSamples
-from ...reading.order_plan import samples_of_round
-from ...reading.planned_schedule import PlannedSchedule
-from .by_volume import VolumeBlendRunning
-from .lane_schedule import LaneSchedule
+from ...errors import ConfigError, StateError
+from ...order import BlendOrder, quantise_weights
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane, note_lost_item
+from ..contract.running import StageTraits
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
+from ..contract.worker_config import WorkerConfig
+from ..reading.lane_samples import CountedBlend, LaneSamples, LaneSchedule
+from ..reading.order_plan import samples_of_round
+from ..reading.planned_schedule import PlannedSchedule
+from .batch import BatchDataset
+from .map import MapDataset
+from .volume_blend import VolumeBlendRunning
 
 T = TypeVar("T")
 
@@ -110,23 +111,20 @@ class BlendDataset(SavableDataset[T]):
 
     @property
     def traits(self) -> StageTraits:
-        return StageTraits(draws_random=self.size is not None, ends="with_inputs")
+        return StageTraits(draws_random=self.size is not None, nests_states=True, ends="with_inputs")
 
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"weights": list(self.weights)}
         settings |= {} if self.unit is None else {"unit": self.unit}
         return settings | ({} if self.schedule is None else {"schedule": self.schedule.settings()})
 
-    def shown_settings(self) -> dict[str, Any]:
-        settings = self.settings()
-        return settings if self.schedule is None else settings | {"schedule": str(self.schedule)}
-
     def begin_on(self, ranks: int) -> None:
         if self.schedule is not None:
             self.schedule = replace(self.schedule, ranks=ranks)
         super().begin_on(ranks)
 
-    def state_schema(self) -> dict[str, Schema]:
+    @property
+    def entry_schema(self) -> Schema:
         inner = {
             str(origin): NotRequired(upstream.state_schema())
             for origin, upstream in zip(self.origins, self.inputs, strict=True)
@@ -141,7 +139,7 @@ class BlendDataset(SavableDataset[T]):
             own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT), "stretch": NotRequired(stretch)}
         if self.counts_samples:
             own["read"] = NotRequired(COUNT)
-        return {self.key: NotRequired(own | {"ended": ended} | inner)}
+        return own | {"ended": ended} | inner
 
     def open(self, lane: Lane, state: State) -> Running:
         inputs = dict(zip(self.origins, self.inputs, strict=True))
@@ -224,6 +222,36 @@ def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any
 
 def _is_pair(pair: Sequence[Any]) -> bool:
     return len(pair) == 2 and isinstance(pair[0], SavableDataset) and isinstance(pair[1], int | float | np.number)
+
+
+class MixBatchDataset(MapDataset[T]):
+    """Mix the items of datasets by weight within each batch.
+
+    ``MixBatchDataset((a, 6), (b, 4), batch_size=10)`` yields batches with six items of ``a`` and four of ``b`` on
+    average. The datasets should have ``batch_size=1``; otherwise whole batches are mixed.
+
+    Args:
+        dataset_weights: As in :class:`BlendDataset`.
+        batch_size: Items of a batch.
+        batch_mix_fn: Joins a list of items to a batch; by default returns the list. For items of one type, use
+            :func:`~loader.samples.batching.concat.homogeneous_concat_mix`. May be a generator, or raise
+            :class:`~loader.errors.SkipSample`.
+        worker_config: By default the first dataset's.
+
+    Raises:
+        ConfigError: No dataset is given, a weight is not above 0, or the batch size is below 1.
+    """
+
+    def __init__(
+        self,
+        *dataset_weights: Any,
+        batch_size: int,
+        batch_mix_fn: Callable[[list[Any]], Any] = list,
+        name: str | None = None,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        blend: BlendDataset[Any] = BlendDataset(*dataset_weights, worker_config=worker_config)
+        super().__init__(BatchDataset(blend, batch_size, list), batch_mix_fn, name=name)
 
 
 class BeforeEdit:

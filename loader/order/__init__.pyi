@@ -5,7 +5,6 @@ from .blend import (
     quantise_weights as quantise_weights,
 )
 from .edited_order import (
-    DealtOrder as DealtOrder,
     EditedLane as EditedLane,
     EditedOrder as EditedOrder,
     MixHistory as MixHistory,
@@ -38,6 +37,7 @@ from .source_order import (
 from .stream_order import (
     PASS_LANES as PASS_LANES,
     BlendedLane as BlendedLane,
+    DealtOrder as DealtOrder,
     LaneHosting as LaneHosting,
     LaneOrder as LaneOrder,
     RepeatedOrder as RepeatedOrder,

@@ -97,8 +97,6 @@ def divide_stretches(counts: IntArray, lengths: IntArray, *, lane: int, words: W
 
     Args:
         counts: The weights; shape (stretches, sources).
-        lengths: Number of positions of each stretch in the lane.
-        lane: The lane.
         words: A hash for each stretch.
 
     Returns:
@@ -150,13 +148,6 @@ def rounding_words(seed: int, numbers: IntArray) -> Words:
 class LaneMixes:
     """The mixes of one lane, and the samples that they consume of each source.
 
-    Args:
-        mixes: The first one first.
-        lane: The lane.
-        lanes: Number of lanes of the run.
-        seed: Seed of the run.
-        ends: The position at which each mix but the last one ended.
-
     Raises:
         ValueError: The ends are not ascending positions, one for each earlier mix.
     """
@@ -204,13 +195,8 @@ class LaneMix:
     """The positions of one mix in a lane: a stretch, or one for each time at which its schedule changes the weights.
 
     Args:
-        mix: The mix.
-        start: Its first position.
         offset: For each source, the position in its stream at which the mix continues it.
         last: For each source, its number in the last mix, or ``GONE``.
-        lane: The lane.
-        lanes: Number of lanes of the run.
-        seed: Seed of the blend.
     """
 
     def __init__(
@@ -322,7 +308,6 @@ class _Stretch:
         return np.array([length]) if self.blend is None else self.blend.counts(length)
 
     def locate(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
-        """Return the sources, and the positions in their streams."""
         start, stop = start - self.start, stop - self.start
         if self.blend is None:
             source, position = np.zeros(stop - start, np.int64), np.arange(start, stop)

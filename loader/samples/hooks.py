@@ -372,11 +372,7 @@ def hook_context() -> HookContext:
 
 
 def current_cache() -> Any:
-    """Return the cache pool of the run.
-
-    Raises:
-        EnergonError: No hook is running, or the run has no cache pool.
-    """
+    """Return the cache pool of the run."""
     cache = hook_context().cache
     if cache is None:
         raise EnergonError("a hook asks for the cache, and this run has none", hint="pass a cache_pool to the loader")

@@ -66,16 +66,12 @@ def map_values(value: Any, function: Callable[[Any], Any], *, is_leaf: Callable[
     return function(value)
 
 
-def _mapped(value: Any, function: Callable[[Any], Any], is_leaf: Callable[[Any], bool]) -> Any:
-    return value if type(value) in PLAIN else map_values(value, function, is_leaf=is_leaf)
-
-
 def _mapped_fields(value: Any, function: Callable[[Any], Any], is_leaf: Callable[[Any], bool]) -> Any:
     copied = value
     kind: Any = type(value)
     for name in field_names(kind):
         old = getattr(value, name, None)
-        new = _mapped(old, function, is_leaf)
+        new = old if type(old) in PLAIN else map_values(old, function, is_leaf=is_leaf)
         if new is not old:
             copied = copy(value) if copied is value else copied
             object.__setattr__(copied, name, new)  # also of a frozen class
@@ -211,32 +207,22 @@ def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable
 def pinned(value: Any) -> Any:
     """Return a copy of a value whose tensors are in page-locked memory; a value without tensors is returned as it is.
 
-    Recurses into dataclasses, dicts, lists and tuples, and calls ``pin_memory`` of other objects that have it. Fields
-    of dataclasses such as ``__sources__``, which describe the samples, stay.
+    Recurses as :func:`map_values` does, and calls ``pin_memory`` of all objects that have it, as tensors do.
     """
-    if isinstance(value, str | bytes | int | float | None):
-        return value
-    if hasattr(value, "pin_memory"):  # tensors do
-        return value.pin_memory()
-    if isinstance(value, dict):
-        copied = copy(value)
-        copied.update({name: pinned(inner) for name, inner in value.items()})
-        return copied
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(pinned, value))
-    if type(value) in {list, tuple}:
-        return type(value)(map(pinned, value))
-    return with_pinned_fields(value) if is_dataclass(value) and not isinstance(value, type) else value
+    return map_values(value, _pin, is_leaf=_is_pinned_whole)
 
 
 def with_pinned_fields(value: Any) -> Any:
-    """Return a copy of a dataclass whose fields' tensors are in page-locked memory."""
-    copied = copy(value)
-    kind: Any = type(value)
-    for name in field_names(kind):
-        # object.__setattr__ also works for frozen dataclasses; the class's __init__ may not accept batched fields.
-        object.__setattr__(copied, name, pinned(getattr(value, name)))
-    return copied
+    """Return a dataclass whose fields' tensors are in page-locked memory: a copy, if it has any."""
+    return _mapped_fields(value, _pin, _is_pinned_whole)
+
+
+def _pin(value: Any) -> Any:
+    return value.pin_memory() if hasattr(value, "pin_memory") else value
+
+
+def _is_pinned_whole(value: Any) -> bool:
+    return hasattr(value, "pin_memory") or (isinstance(value, Mapping) and not isinstance(value, dict))
 
 
 def as_type(value: Any, target: Any) -> Any:
@@ -287,7 +273,6 @@ def _key(given: Mapping[str, Any]) -> str | None:
 
 @lru_cache(maxsize=256)
 def _names(target: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of a dataclass's required and optional fields."""
     if not is_dataclass(target):
         name = getattr(target, "__name__", repr(target))
         raise ConfigError(

@@ -96,7 +96,6 @@ def _image_tags(value: Any) -> Iterator[str]:
 
 
 def _pictures(value: Any) -> Iterator[Picture]:
-    """Yield the pictures of a value: of an image, a batch or clip of them, an encoded one, or a list of these."""
     if isinstance(value, Tensor | np.ndarray):
         shape = tuple(value.shape)
         if len(shape) == 4:

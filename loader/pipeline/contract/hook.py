@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import GeneratorType, MethodType
 from typing import Any
@@ -15,7 +15,7 @@ from ...samples.hooks import restores_encoder_seeds, restores_seeds
 from ..failures.policy import hook_name, stage_and_hook
 from ..measuring.recorder import register, skipped_items
 from .item_id import ItemId, integers_of, sample_index_of, samples_in
-from .lane import Lane, set_restore_key
+from .lane import BufferedItem, Lane, set_restore_key
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
@@ -320,6 +320,12 @@ class BatchHook(Hook):
         batch = self.attempt(values, item_ids)
         set_restore_key(batch, self._path, self._lane, item_ids)
         return batch, item_ids
+
+    def join(self, items: Iterable[BufferedItem]) -> tuple[Any, ItemId]:
+        """Return the micro-batch of items that waited in a buffer, and its id, as :meth:`make` does."""
+        made = [(item.value(self._upstream, self._lane), item.item_id) for item in items]
+        made = [(value, item_id) for value, item_id in made if value is not SKIPPED]
+        return self.make([value for value, _ in made], tuple([item_id for _, item_id in made]))
 
     def load(self, item_id: ItemId) -> Any:
         """Rebuild the micro-batch of an id; :data:`.SKIPPED` if none of its items is left."""

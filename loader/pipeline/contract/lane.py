@@ -74,11 +74,7 @@ class BufferedItem:
 
 
 def rebuild_item(upstream: Any, lane: Lane, item_id: ItemId) -> Any:
-    """Rebuild an item, and restore the random generators; return :data:`SKIPPED` if a failure is tolerated.
-
-    Raises:
-        Exception: An error that ``restore_error_handler`` raises.
-    """
+    """Rebuild an item, and restore the random generators; return :data:`SKIPPED` if a failure is tolerated."""
     with preserve_rng_state(), lane.context.seeded_rng(lane.seed, lane.number, *integers_of(item_id)):
         seed_sample(lane.seed, lane.number, item_id)
         try:
@@ -113,11 +109,7 @@ class LastSample(Protocol):
     """Breadcrumb for reports of crashes and hangs: the sample that this worker started last."""
 
     def note_positions_at(self, path: str) -> Callable[[int], Any]:
-        """Return the function that a reader calls before each sample, with its position.
-
-        Args:
-            path: The path of the reader's lane.
-        """
+        """Return the function that a reader calls before each sample, with its position."""
 
     def note_lane(self, lane: int) -> None:
         """Record the lane of the positions that follow."""
@@ -235,13 +227,7 @@ class Lane:
         self.shares_pass = False
 
     def child(self, place: int, key: str | None = None) -> Lane:
-        """Return the lane for the ``place``-th of several inputs: with another seed, and a longer path.
-
-        Args:
-            place: The input, or the pass.
-            key: The key of the stage in the ids of its items, if it opens the input now: statistics find the sources
-                of items by it.
-        """
+        """Return the lane for the ``place``-th of several inputs: with another seed, and a longer path."""
         child = copy(self)
         child.seed = child_seed(self.seed, place)
         child.path = f"{self.path}{place}/"
@@ -258,7 +244,6 @@ class Lane:
         return self.sibling(self.number)
 
     def sibling(self, number: int) -> Lane:
-        """Return another lane of the run, to rebuild its items for this one."""
         other = copy(self)
         other.number = other.root_number = number
         other.shared, other.shares_pass = {}, False
@@ -269,11 +254,6 @@ class Lane:
 def child_seed(seed: int, place: int) -> int:
     """Return the seed of the ``place``-th of several inputs."""
     return int(mix(seed, _CHILD, place))
-
-
-class _Stage(Protocol):
-    def open(self, lane: Lane, state: State) -> Running:
-        """Open the stage for a lane."""
 
 
 class LaneInput:
@@ -311,7 +291,7 @@ class LaneInput:
         "state",
     )
 
-    def __init__(self, dataset: _Stage, lane: Lane, state: State, stage: str) -> None:
+    def __init__(self, dataset: Any, lane: Lane, state: State, stage: str) -> None:
         self._dataset = dataset
         self._lane = lane
         self.number = lane.number
@@ -319,14 +299,32 @@ class LaneInput:
         self._stage = stage
         self._own: Running = dataset.open(lane, state)
         # The methods of the stage below, so that the samples of the lane itself cost no additional call.
-        self.next = self._own.next
-        self.state = self._own.state
+        self.next: Callable[[], tuple[Any, ItemId]] = self._own.next
+        self.state: Callable[[], State] = self._own.state
         self.release: Callable[[], list[list[Any]]] = list
         self._following: Iterator[LaneInput] | None = None
         self._current: LaneInput | None = None
         self._copies: dict[int, Running] = {}  # of other lanes, to rebuild their items
         if lane.neighbours is not None:
             lane.neighbours.add(stage, self)
+
+    def fill(self, values: list[Any], item_ids: list[ItemId], size: int) -> None:
+        """Append items to lists of values and ids until they have ``size`` items, or all lanes have ended.
+
+        A lane that ends takes the missing items from the other lanes of the worker, if the lists have some already.
+        """
+        source_next, lane_ended = self.next, False
+        while len(values) < size:
+            try:
+                value, item_id = source_next()
+            except StopIteration:
+                if lane_ended or not (values or self.shares_pass):
+                    return
+                lane_ended, source_next = True, self.next_of_others
+                continue
+            if value is not SKIPPED:
+                values.append(value)
+                item_ids.append(item_id)
 
     def next_of_others(self) -> tuple[Any, ItemId]:
         """Return the next item of the other lanes of the worker.
@@ -389,13 +387,10 @@ class LaneInput:
         if isinstance(item_id, tuple) and item_id and item_id[0] == LANE_ITEM:
             _, number, item_id = item_id
             if number != self._lane.number:
-                return self._copy(number).load(item_id)
+                if number not in self._copies:
+                    self._copies[number] = self._dataset.open(self._lane.sibling(number), {})
+                return self._copies[number].load(item_id)
         return self._own.load(item_id)
-
-    def _copy(self, number: int) -> Running:
-        if number not in self._copies:
-            self._copies[number] = self._dataset.open(self._lane.sibling(number), {})
-        return self._copies[number]
 
 
 def set_restore_key(value: Any, stage: str, lane: Lane, item_id: ItemId) -> None:

@@ -15,9 +15,7 @@ class PassThroughDataset(SavableDataset[T]):
     """Yield every item unchanged. A restored run may add such a stage, omit it, or change its settings.
 
     Args:
-        dataset: The stage below.
         worker_config: By default the dataset's.
-        name: Name of the stage.
     """
 
     traits = StageTraits(one_to_one=True, never_more=True, commutes=True, unchanged=True, ends="with_inputs")

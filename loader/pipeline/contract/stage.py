@@ -53,11 +53,6 @@ else:
 
 
 def _check_same_run(inputs: Sequence[SavableDataset[Any]]) -> None:
-    """Check that the inputs were built for the same run.
-
-    Raises:
-        ConfigError: Their worker configs distribute the samples in different ways.
-    """
     first = inputs[0].worker_config
     for upstream in inputs[1:]:
         for name in ("rank", "world_size", "num_workers", "lanes", "seed_offset"):
@@ -287,7 +282,10 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             TypeError: A stage that reads data does not define its number of items.
         """
         if self.defines_iter and not inherits_stage(self):
-            return self._user_length()
+            if type(self).len_worker is DatasetMethods.len_worker:
+                name = type(self).__name__
+                raise TypeError(f"the number of samples is not known: {name} does not define len_worker")
+            return self.len_rank()
         if self.counts_on_rank:
             return len(self.inputs[0])
         config, items = self.worker_config, self.items
@@ -296,16 +294,6 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         own = max(1, config.num_workers)
         first = config.rank * own
         return sum(self.nominal_items(worker, own * config.world_size) for worker in range(first, first + own))
-
-    def _user_length(self) -> int:
-        """Return the length of a user's dataset, as its workers count it.
-
-        Raises:
-            TypeError: The class does not define ``len_worker``.
-        """
-        if type(self).len_worker is DatasetMethods.len_worker:
-            raise TypeError(f"the number of samples is not known: {type(self).__name__} does not define len_worker")
-        return self.len_rank()
 
 
 def register_with_torch() -> None:
@@ -328,9 +316,6 @@ class IteratedDataset(SavableDataset[T_co]):
     Each lane has a copy of the dataset, whose inner datasets yield the samples of the lane. There are as many lanes as
     workers, as for packing. A state holds what ``save_state`` of the dataset returns.
 
-    Args:
-        dataset: The user's dataset.
-
     Warns:
         RuntimeWarning: Once for each class, with what a restore does not restore.
     """
@@ -351,7 +336,6 @@ class IteratedDataset(SavableDataset[T_co]):
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return the plain values of the dataset's ``config``; names that begin with ``_`` may change."""
         if type(self.user_dataset).config is DatasetMethods.config:
             return {}
         return {

@@ -66,6 +66,7 @@ def encode_state(
         kind = type(value)
         if value is None or kind in (bool, int, float, str):
             return value
+        # A sample is saved as its id; containers, bytes, arrays and tensors by tags.
         if (saved := encode_sample(value)) is not None:
             return {"$sample": saved}
         if kind is list:
@@ -86,6 +87,7 @@ def encode_state(
             return {"$scalar": _array_bytes(np.asarray(value))}
         if kind is torch.Tensor:
             return {"$tensor": _tensor_bytes(value)}
+        # Only objects of other classes are pickled, which costs time in each state.
         report_pickled(place, value)
         return {"$pickle": _pickled(value, place)}
 
@@ -111,12 +113,7 @@ _DAMAGE = (
 def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
     """Return the state that :func:`encode_state` converted.
 
-    Args:
-        text: The text.
-        decode_sample: Rebuilds a sample from the result of ``encode_sample``.
-
     Raises:
-        StateError: The text is damaged.
         TrustError: It has a pickle, which could run any code, and the environment does not trust it.
     """
 
@@ -128,6 +125,7 @@ def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
         tag = next(iter(plain), "")
         if not tag.startswith("$"):
             return {key: value_of(inner) for key, inner in plain.items()}
+        # A dict with a tag is the value of another type.
         held = plain[tag]
         if tag in _SEQUENCES:
             return _SEQUENCES[tag](value_of(held))
@@ -146,6 +144,7 @@ def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
             return _tensor(base64.b64decode(held))
         if tag != "$pickle":
             raise ValueError(f"unknown tag {tag!r}")
+        # A pickle is loaded if the environment trusts it.
         if not is_trusted(False):
             raise TrustError(
                 "the saved state of a user's dataset has a pickled object, which can run any code",

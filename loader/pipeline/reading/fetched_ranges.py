@@ -52,7 +52,6 @@ class FetchQueue:
     Args:
         ahead_bytes: Most bytes that are fetched ahead of their first use; a range counts as 32 KiB at least. One range
             always is.
-        held_bytes: The same, with those that were used in part.
         plan_more: Adds ranges; returns False at the end of the pass.
     """
 
@@ -66,22 +65,18 @@ class FetchQueue:
         self._ahead_bytes = self._held_bytes = 0
 
     def clear(self) -> None:
-        """Drop all ranges."""
         self._planned.clear()
         self._sent.clear()
         self._ahead_bytes = self._held_bytes = 0
 
     def add(self, ranges: Sequence[_Range]) -> None:
-        """Add ranges."""
         self._planned.extend(ranges)
 
     def fetch_planned(self) -> None:
-        """Begin to fetch the ranges that were added."""
         while self._planned:
             self._fetch_next()
 
     def fill(self) -> None:
-        """Begin to fetch ranges up to the limits."""
         while self._planned or self._plans_more():
             if self._planned and self._is_full(self._planned[0].cost_bytes):
                 break
@@ -98,7 +93,6 @@ class FetchQueue:
         return self._ahead_bytes > 0 and (ahead_bytes > self._limit_bytes or held_bytes > self._max_held_bytes)
 
     def result(self, wanted: _Range) -> bytes:
-        """Wait for a range."""
         while wanted.data is None:
             self._fetch_next()
         if not wanted.is_used:
@@ -136,12 +130,10 @@ class FetchedRanges:
     """The samples of a chunk while they are fetched; each is taken once.
 
     Args:
-        queue: Fetches the ranges.
         file: Shape (n,): file number of each sample.
         start: Shape (n,): its first byte in the file.
         size_bytes: Shape (n,): its bytes.
         wanted: Shape (n,): True for the samples to fetch.
-        open_file: Returns the file of a number.
 
     Attributes:
         missing: Shape (n,): True for the samples to fetch that are in no range yet.
@@ -165,7 +157,6 @@ class FetchedRanges:
         self._ranges: list[_Range | None] = [None] * len(file)
 
     def set_range(self, row: int, found: _Range) -> None:
-        """Set the range that contains a sample."""
         self._ranges[row] = found
 
     def add_to_queue(self, ranges: Sequence[_Range]) -> None:
@@ -173,7 +164,6 @@ class FetchedRanges:
         self._queue.add(ranges)
 
     def has(self, row: int) -> bool:
-        """Return True if a sample is fetched."""
         return self._ranges[row] is not None
 
     def take(self, row: int, size_bytes: int) -> bytes:
@@ -190,12 +180,7 @@ class FetchedRanges:
 
 
 def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
-    """Join the samples of the first chunk to ranges, with samples of later chunks that lie between or next to them.
-
-    Args:
-        chunks: The chunk whose ranges are added to the queue, and the chunks that follow it.
-        max_bytes: Longest range of several samples.
-    """
+    """Join the samples of the first chunk to ranges, with samples of later chunks that lie between or next to them."""
     first = chunks[0]
     rows = [np.flatnonzero(chunk.missing) for chunk in chunks]
     if not len(rows[0]):

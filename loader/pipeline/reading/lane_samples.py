@@ -20,10 +20,6 @@ class LaneSchedule:
 
     An item has the step of the micro-batch for which it is made, so a change comes at the first micro-batch of its
     step, whatever the stages above skip or buffer. Samples are those that the readers of the lane have read.
-
-    Args:
-        planned: The schedule.
-        lane: The lane.
     """
 
     def __init__(self, planned: PlannedSchedule, lane: Lane) -> None:
@@ -50,17 +46,11 @@ class LaneSchedule:
         return self._position >= self._end
 
     def current(self) -> int:
-        """Return the number of the stretch of the next item."""
         number = bisect_right(self._starts, self._position) - 1
         self._end = self._starts[number + 1] if number + 1 < len(self._starts) else _NEVER
         return number
 
     def checked(self, number: int) -> int:
-        """Return the number of a stretch in a state.
-
-        Raises:
-            StateError: There is no such stretch.
-        """
         if number >= len(self._starts):
             raise StateError(
                 f"this state is damaged: it is in stretch {number} of a schedule of {len(self._starts)}",
@@ -73,11 +63,7 @@ _READ = "read"
 
 
 class LaneSamples:
-    """The samples of a lane so far, excluded and skipped ones included.
-
-    Args:
-        read: Their number.
-    """
+    """The samples of a lane so far, excluded and skipped ones included."""
 
     __slots__ = ("read",)
 
@@ -92,7 +78,6 @@ class LaneSamples:
 
 
 def _positions(state: Mapping[str, Any]) -> int:
-    """Return the sum of the positions of all readers below a blend."""
     return sum(
         _positions(value)
         if isinstance(value, Mapping)
@@ -108,7 +93,6 @@ class CountedReader:
 
     Args:
         reader: The reader; its ``position`` is the next sample's.
-        samples: The count.
     """
 
     def __init__(self, reader: Any, samples: LaneSamples) -> None:
@@ -118,7 +102,6 @@ class CountedReader:
         self.load = reader.load
 
     def next(self) -> tuple[Any, ItemId]:
-        """Return the next sample."""
         reader = self._reader
         before = reader.position
         try:
@@ -129,13 +112,7 @@ class CountedReader:
 
 
 class CountedBlend:
-    """The outermost blend of a lane, whose state has the count.
-
-    Args:
-        blend: The running blend.
-        key: Its key.
-        samples: The count.
-    """
+    """The outermost blend of a lane, whose state has the count."""
 
     def __init__(self, blend: Running, key: str, samples: LaneSamples) -> None:
         self._blend = blend
@@ -145,6 +122,5 @@ class CountedBlend:
         self.load = blend.load
 
     def state(self) -> State:
-        """Return the state of the blend, with the count."""
         found = self._blend.state()
         return found | {self._key: {_READ: self._samples.read} | found[self._key]}

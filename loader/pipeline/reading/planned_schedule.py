@@ -48,7 +48,6 @@ class PlannedSchedule:
 
     @property
     def step_samples(self) -> int:
-        """Samples of one of the unit."""
         return self.batch_samples * self.ranks if self.unit == "steps" else 1
 
     @property
@@ -58,7 +57,6 @@ class PlannedSchedule:
         return WeightSchedule(starts, self.weights, self.batch_samples if self.unit == "steps" else 1)
 
     def settings(self) -> dict[str, Any]:
-        """Return the arguments as plain data; for each source its weights, a single one if they never change."""
         columns = zip(*self.weights, strict=True)
         return {
             "unit": self.unit,
@@ -80,11 +78,7 @@ def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSc
 
 
 def scheduled_ranks(identity: Any) -> int | None:
-    """Return the number of ranks on which a saved run counts the steps at which weights change; None if it has none.
-
-    Args:
-        identity: The description of the chain in the state.
-    """
+    """Return the number of ranks on which a saved run counts the steps at which weights change; None if it has none."""
     if not isinstance(identity, list | tuple) or len(identity) < 2:
         return None
     settings = identity[1] if isinstance(identity[1], Mapping) else {}
@@ -97,11 +91,6 @@ def scheduled_ranks(identity: Any) -> int | None:
 
 def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 1.0) -> list[str]:
     """Describe the share of each source in each stretch of a schedule.
-
-    Args:
-        settings: The schedule in the settings of a reader.
-        sources: Number of sources.
-        whole: The share of the reader in the whole mix.
 
     Raises:
         ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
@@ -122,10 +111,6 @@ def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 
 def check_schedule(settings: Mapping[str, Any], sources: int) -> WeightSchedule:
     """Return the schedule in the settings of a saved reader or blend, also of a single source.
 
-    Args:
-        settings: The result of :meth:`PlannedSchedule.settings`.
-        sources: Number of sources.
-
     Raises:
         ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
     """
@@ -141,7 +126,6 @@ def check_schedule(settings: Mapping[str, Any], sources: int) -> WeightSchedule:
 
 
 def _columns(settings: Mapping[str, Any], sources: int) -> list[Sequence[float]]:
-    """Return the weights of each source in all stretches."""
     stretches, columns = len(settings["starts"]), settings["weights"]
     if stretches > MAX_STRETCHES or stretches * sources > _MAX_WEIGHTS:
         raise ValueError(

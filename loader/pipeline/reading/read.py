@@ -35,9 +35,7 @@ class DecodeDataset(SavableDataset[Any]):
     """Decode samples and fill their fields.
 
     Args:
-        dataset: The reader, or a blend of readers.
         sources: The datasets by their numbers in raw samples; by default the reader's.
-        names_sources: Store the number of the source in crude samples, for cookers.
     """
 
     traits = StageTraits(one_to_one=True, never_more=True)
@@ -62,7 +60,6 @@ class DecodeDataset(SavableDataset[Any]):
 
     @property
     def joins(self) -> bool:
-        """True if some samples are joined from several datasets."""
         return any(source.is_join for source in self._own)
 
     def open(self, lane: Lane, state: State) -> Running:
@@ -98,7 +95,6 @@ class _DecodeRunning:
         register(lane, DECODE, self, "_build", result_sizes=definition.size_metrics)
 
     def _build_any(self, raw: Raw, restore_key: tuple[Any, ...]) -> Any:
-        """Build a sample of one of several sources."""
         sample = self._sources[raw[0]].build(raw, restore_key)
         if self._names_sources and isinstance(sample, CrudeSample):
             sample.source = raw[0]
@@ -150,13 +146,6 @@ _SPARSE_SHARE = 0.5  # of a dataset's samples
 
 class ReadDataset(SavableDataset[Raw]):
     """Read samples of one or several sources, in the order of the plan.
-
-    Args:
-        sources: The datasets.
-        plan: The order.
-        worker_config: Ranks, workers and lanes of the run.
-        first_source: Added to the numbers of the sources in raw samples, if several readers supply one decoder.
-        pool: The open shards, if several readers share them.
 
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
@@ -226,12 +215,10 @@ class ReadDataset(SavableDataset[Raw]):
 
     @cached_property
     def is_remote(self) -> bool:
-        """True if samples are in object stores, and so are fetched ahead."""
         return any(source.is_remote for source in self.sources)
 
     @cached_property
     def sample_bytes(self) -> int:
-        """Average size of the samples of the dataset with the largest ones."""
         return max(source.sample_bytes for source in self.sources)
 
     def ahead_bytes(self, lanes: int) -> int:
@@ -277,17 +264,6 @@ class ReadDataset(SavableDataset[Raw]):
         return running if samples is None else CountedReader(running, samples)
 
     def lane_order(self, number: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
-        """Return the stream of a lane.
-
-        Args:
-            number: The lane.
-            lanes: L of the run.
-            seed: Seed of the reader.
-            deals: The lanes take micro-batches in turn, if the plan is for a single small source.
-
-        Raises:
-            StateError: The mix changed at a position of the lane that is not known on this rank.
-        """
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             plan = self.plan

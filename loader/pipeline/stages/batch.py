@@ -12,7 +12,7 @@ from ..contract.hook import BatchHook
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, LaneInput
 from ..contract.running import StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig, check_integers
 
 T = TypeVar("T")
@@ -105,21 +105,8 @@ class _BatchRunning:
     def next(self) -> tuple[Any, ItemId]:
         values: list[Any] = []
         item_ids: list[ItemId] = []
-        source_next = self._upstream.next
-        size = self._size
-        lane_ended = False
-        while len(values) < size:
-            try:
-                value, item_id = source_next()
-            except StopIteration:
-                if (values or self._upstream.shares_pass) and not lane_ended:
-                    lane_ended, source_next = True, self._upstream.next_of_others
-                    continue
-                if not values or self._drops_last:
-                    self._failures.note_remainder(self._name, len(values), self._size)
-                    raise
-                break
-            if value is not SKIPPED:
-                values.append(value)
-                item_ids.append(item_id)
+        self._upstream.fill(values, item_ids, self._size)
+        if len(values) < self._size and (self._drops_last or not values):
+            self._failures.note_remainder(self._name, len(values), self._size)
+            raise StopIteration
         return self._batcher.make(values, tuple(item_ids))

@@ -148,35 +148,29 @@ class BlendDataset(SavableDataset[T]):
         samples: LaneSamples | None = None
         if self.counts_samples and LaneSamples not in lane.shared:
             samples = LaneSamples.begin(lane, state.get(self.key, {}))
-        running = self._open(inputs, lane, state)
+        running: Running
+        if self.size is None:
+            running = BlendRunning(inputs, self.weights, key=self.key, lane=lane, state=state)
+        else:
+            running = VolumeBlendRunning(
+                inputs,
+                self.weights,
+                self.size,
+                unit=self.unit or "",
+                edits=self.edits,
+                key=self.key,
+                lane=lane,
+                state=state,
+                schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
+                counts_sizes=self.counts_sizes,
+                counts_volumes=self.counts_volumes,
+            )
         if self.key not in state and lane.number < self.edited_at:
             return BeforeEdit(running)
         return running if samples is None else CountedBlend(running, self.key, samples)
 
-    def _open(self, inputs: Mapping[int, SavableDataset[Any]], lane: Lane, state: State) -> Running:
-        if self.size is None:
-            return BlendRunning(inputs, self.weights, key=self.key, lane=lane, state=state)
-        return VolumeBlendRunning(
-            inputs,
-            self.weights,
-            self.size,
-            unit=self.unit or "",
-            edits=self.edits,
-            key=self.key,
-            lane=lane,
-            state=state,
-            schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
-            counts_sizes=self.counts_sizes,
-            counts_volumes=self.counts_volumes,
-        )
-
 
 def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
-    """Check the weights of a schedule.
-
-    Raises:
-        ConfigError: They are not those of so many datasets, a stretch has none above 0, or the stretches do not ascend.
-    """
     for start, row in zip(schedule.starts, schedule.weights, strict=False):
         if len(row) != datasets:
             raise ConfigError(f"expected schedules of {datasets} datasets, found {len(row)}")
@@ -193,7 +187,6 @@ def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
 
 
 def _counts_samples(dataset: SavableDataset[Any]) -> bool:
-    """Return True if a blend of a chain has weights that change at samples of the run."""
     return getattr(dataset, "counts_samples", False) or any(map(_counts_samples, dataset.inputs))
 
 
@@ -202,11 +195,7 @@ def _one_item(item: Any) -> int:  # noqa: ARG001 - has the arguments of a metric
 
 
 def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any], ...], tuple[float, ...]]:
-    """Read ``(dataset, weight), …``, or one sequence of such pairs.
-
-    Raises:
-        ConfigError: The arguments are of another form, or a weight is not above 0.
-    """
+    """Read ``(dataset, weight), …``, or one sequence of such pairs."""
     if len(pairs) == 1 and not (isinstance(pairs[0], Sequence) and _is_pair(pairs[0])):
         pairs = pairs[0] if isinstance(pairs[0], Sequence) else list(pairs)
     if not pairs or not all(isinstance(pair, Sequence) and _is_pair(pair) for pair in pairs):
@@ -255,21 +244,13 @@ class MixBatchDataset(MapDataset[T]):
 
 
 class BeforeEdit:
-    """Iterator of a lane that had begun when the mix changed, opened without its state: it rebuilds items only.
-
-    Args:
-        blend: The running blend.
-    """
+    """Iterator of a lane that had begun when the mix changed, opened without its state: it rebuilds items only."""
 
     def __init__(self, blend: Running) -> None:
-        self._blend = blend
+        self.state, self.load = blend.state, blend.load
 
     def next(self) -> NoReturn:
-        """Refuse to choose: the volumes and positions at the change are not known.
-
-        Raises:
-            StateError: Always.
-        """
+        """Refuse to choose: the volumes and positions at the change are not known."""
         raise StateError(
             "the mix of this run changed, and its blends choose by what they counted: micro-batches between that "
             "change and the state, and those before, cannot be rebuilt",
@@ -277,28 +258,12 @@ class BeforeEdit:
             "that time",
         )
 
-    def state(self) -> State:
-        """Return the state of the blend."""
-        return self._blend.state()
-
-    def load(self, item_id: ItemId) -> Any:
-        """Rebuild an item."""
-        return self._blend.load(item_id)
-
 
 _CHUNK = 256
 
 
 class BlendRunning:
-    """Iterator of one lane.
-
-    Args:
-        inputs: The datasets by their origins.
-        weights: Their weights, in the same order.
-        key: Key of the stage in states and ids.
-        lane: The lane.
-        state: Its state.
-    """
+    """Iterator of one lane."""
 
     def __init__(
         self,
@@ -330,7 +295,6 @@ class BlendRunning:
         self._start = self._next
 
     def next(self) -> tuple[Any, ItemId]:
-        """Return the next item and its id."""
         while len(self._ended) < len(self._upstreams):
             origin = self._origin()
             try:
@@ -353,14 +317,12 @@ class BlendRunning:
         return self._next_origins[row]
 
     def state(self) -> State:
-        """Return the position in the blend, and the states of all inputs."""
         own: State = {"next": self._next}
         if self._ended:
             own["ended"] = list(self._ended)
         return {self._key: own | {str(origin): upstream.state() for origin, upstream in self._upstreams.items()}}
 
     def load(self, item_id: ItemId) -> Any:
-        """Rebuild an item; :data:`SKIPPED` if its dataset is gone."""
         _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples
         upstream = self._upstreams.get(origin)
         if upstream is None:

@@ -55,12 +55,9 @@ class ConcatDataset(SavableDataset[T]):
         item follows the last one of the dataset before it.
         """
         child = lane.child(place, self.key)
-        child.number = self._rotated(lane.number, lane.count, place)
-        return child
-
-    def _rotated(self, number: int, lanes: int, place: int) -> int:
         before = _sum([upstream.items for upstream in self.inputs[:place]])
-        return (number - (before or 0)) % lanes
+        child.number = (lane.number - (before or 0)) % lane.count
+        return child
 
     @property
     def entry_schema(self) -> Schema:
@@ -95,7 +92,6 @@ class _ConcatRunning:
         return self._upstreams[place]
 
     def reach(self, place: int) -> None:
-        """Open a later dataset, for another lane."""
         if place > self._place:
             self._open(place)
 

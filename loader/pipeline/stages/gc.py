@@ -59,6 +59,7 @@ class GcDataset(PassThroughDataset[T]):
 class _GcRunning:
     def __init__(self, definition: GcDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
+        self.state, self.load = self._upstream.state, self._upstream.load
         self._every = definition.every_n_iter
         self._count = lane.number % self._every  # spreads the collections of the lanes of a process
 
@@ -68,9 +69,3 @@ class _GcRunning:
             self._count = 0
             gc.collect()
         return self._upstream.next()
-
-    def state(self) -> State:
-        return self._upstream.state()
-
-    def load(self, item_id: ItemId) -> Any:
-        return self._upstream.load(item_id)

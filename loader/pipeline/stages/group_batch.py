@@ -122,10 +122,12 @@ class _GroupBatchRunning:
 
     def next(self) -> tuple[Any, ItemId]:
         while True:
+            # Groups of a restored state, or of other lanes, come first: some of them may be full.
             if self._restored:
                 self._rebuild_groups()
             if self._full:
-                return self._joined(self._full.popleft().samples)
+                return self._batcher.join(self._full.popleft().samples)
+            # Take the next item of the lane, or at its end of the other lanes; then join what they have in buffers.
             try:
                 value, item_id = self._upstream.next()
             except StopIteration:
@@ -140,6 +142,7 @@ class _GroupBatchRunning:
                     return self._next_partial()
             if value is SKIPPED:
                 continue
+            # Add the item to its group, and yield the group once it is full.
             found = self._group_of(value, item_id)
             if found is None:
                 continue
@@ -149,10 +152,9 @@ class _GroupBatchRunning:
                 raise self._endless_groups(size)
             group.samples.append(BufferedItem(item_id, self._lane.context.batch_index, value))
             if len(group.samples) >= group.size:
-                return self._joined(self._groups.pop(key).samples)
+                return self._batcher.join(self._groups.pop(key).samples)
 
     def _endless_groups(self, size: int) -> RepeatedSampleError:
-        """Return the error for so many groups that they do not fill."""
         return RepeatedSampleError(
             f"{self._criterion.name} has returned {len(self._groups)} keys in lane {self._lane.number} whose "
             f"batches are not full; the last one is to have {size} samples",
@@ -168,7 +170,7 @@ class _GroupBatchRunning:
                 )
             self._groups.clear()
             raise StopIteration
-        return self._joined(self._groups.pop(next(iter(self._groups))).samples)
+        return self._batcher.join(self._groups.pop(next(iter(self._groups))).samples)
 
     def _group_of(self, value: Any, item_id: ItemId) -> tuple[Hashable, int] | None:
         """Return key and size of a sample's batch; None if the sample is skipped."""
@@ -206,7 +208,6 @@ class _GroupBatchRunning:
                     break
 
     def _add(self, key: Hashable, size: int, samples: Sequence[BufferedItem]) -> None:
-        """Add the samples of a partial batch to the samples of the same key."""
         group = self._groups.setdefault(key, _Group(size, []))
         group.samples.extend(samples)
         while len(group.samples) >= group.size:
@@ -216,7 +217,6 @@ class _GroupBatchRunning:
             del self._groups[key]
 
     def _release(self) -> list[list[BufferedItem]]:
-        """Remove and return the samples of all batches, for another lane."""
         released = self._waiting()
         self._groups.clear()
         self._full.clear()
@@ -225,12 +225,6 @@ class _GroupBatchRunning:
 
     def _waiting(self) -> list[list[BufferedItem]]:
         return [*self._restored, *(group.samples for group in (*self._full, *self._groups.values()))]
-
-    def _joined(self, samples: Sequence[BufferedItem]) -> tuple[Any, ItemId]:
-        made = [(sample.value(self._upstream, self._lane), sample.item_id) for sample in samples]
-        item_ids = tuple(item_id for value, item_id in made if value is not SKIPPED)
-        values = [value for value, _ in made if value is not SKIPPED]
-        return self._batcher.make(values, item_ids)
 
     def state(self) -> State:
         state = self._upstream.state()

@@ -198,7 +198,6 @@ class _IterMapRunning:
         return found
 
     def _end_call(self) -> None:
-        """Prepare the next call of a function that has ended."""
         if self._restart_after is None:
             self._is_over = True
         else:
@@ -214,11 +213,6 @@ class _IterMapRunning:
             self._skipped.append(item.item_id)
 
     def _skip_held(self) -> tuple[Any, ItemId]:
-        """Skip the items for which the function failed.
-
-        Raises:
-            Exception: A stage below failed, not the function.
-        """
         if self._source_error is not None:
             raise self._source_error
         item_ids = self._item_id()[2]
@@ -245,7 +239,6 @@ class _IterMapRunning:
             seed_sample(self._lane.seed, self._lane.number, item_id)
 
     def _inputs(self) -> Iterator[Any]:
-        """Yield the inputs of one call of the function."""
         limit = self._restart_after
         while self._replayed or self._peeked or limit is None or len(self._held) < limit:
             try:

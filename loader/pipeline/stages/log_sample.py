@@ -56,6 +56,7 @@ class LogSampleDataset(PassThroughDataset[T]):
 class _LogRunning:
     def __init__(self, definition: LogSampleDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
+        self.state, self.load = self._upstream.state, self._upstream.load
         self._lane = lane
         self._mode = definition.mode
         self._keys = definition.get_keys_fn or keys_of_sample
@@ -85,9 +86,3 @@ class _LogRunning:
             "restore_key": [self._stage, lane, batch, plain_item_id(item_id)],
         }
         self._config.worker_log(entry)
-
-    def state(self) -> State:
-        return self._upstream.state()
-
-    def load(self, item_id: ItemId) -> Any:
-        return self._upstream.load(item_id)

@@ -55,6 +55,7 @@ class FilterDataset(SavableDataset[T]):
 class _FilterRunning:
     def __init__(self, definition: FilterDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
+        self.state, self.load = self._upstream.state, self._upstream.load
         self._filter = Hook(definition.filter_fn, lane, may_return_none=True)
         self._skipped = skipped_items(lane)
         self._skips = lane.failures.skips_of(
@@ -74,12 +75,6 @@ class _FilterRunning:
             return SKIPPED, item_id
         self._skips.count = 0
         return value, item_id
-
-    def state(self) -> State:
-        return self._upstream.state()
-
-    def load(self, item_id: ItemId) -> Any:
-        return self._upstream.load(item_id)
 
 
 class MapDataset(SavableDataset[T]):

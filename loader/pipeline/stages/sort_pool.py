@@ -67,6 +67,7 @@ class ShuffleBufferDataset(SavableDataset[T]):
 class _ShuffleRunning:
     def __init__(self, definition: ShuffleBufferDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
+        self.load = self._upstream.load
         self._lane = lane
         self._size = definition.size
         self._depth = definition.depth
@@ -111,9 +112,6 @@ class _ShuffleRunning:
         state = self._upstream.state()
         state[self._key] = {"picked": self._picked, "buffer": [sample.to_state() for sample in self._buffer]}
         return state
-
-    def load(self, item_id: ItemId) -> Any:
-        return self._upstream.load(item_id)
 
 
 _POOL = 41  # separates these random numbers from others
@@ -217,9 +215,7 @@ class _SortPoolRunning:
             )
         if not self._batches:
             raise StopIteration
-        items = [(item.value(self._upstream, self._lane), item.item_id) for item in self._batches.popleft()]
-        item_ids = tuple(item_id for value, item_id in items if value is not SKIPPED)
-        return self._batcher.make([value for value, _ in items if value is not SKIPPED], item_ids)
+        return self._batcher.join(self._batches.popleft())
 
     def _pool(self) -> list[list[BufferedItem]]:
         """Return the batches of the next pool; none at the end of the lane."""
@@ -251,7 +247,6 @@ class _SortPoolRunning:
         return [batches[place] for place in self._shuffled(len(batches))]
 
     def _release(self) -> list[list[BufferedItem]]:
-        """Remove and return the batches of the pool, for another lane."""
         released = [*self._batches]
         self._batches.clear()
         return released

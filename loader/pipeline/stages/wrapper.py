@@ -82,7 +82,6 @@ class BaseWrapperDataset(SavableDataset[T_co]):
         )
 
     def _find_wrapped_dataset(self, cls: type[Any]) -> SavableDataset[Any] | None:
-        """Return the first dataset of a class among the inner datasets and their inner datasets."""
         for inner in self.datasets:
             if isinstance(inner, cls):
                 matching: SavableDataset[Any] = inner

@@ -127,9 +127,6 @@ def mark_padding(batch: Any) -> Any:
     Args:
         batch: The micro-batch. An object with attributes is changed; the result for a dict, list or tuple is a copy of
             a subclass.
-
-    Raises:
-        ConfigError: Values of its class have no attributes.
     """
     if is_padding(batch):
         return batch

@@ -39,9 +39,6 @@ class DeviceCopies:
     To a CUDA device, tensors are copied from page-locked memory by a side stream, so that the copies overlap with
     computations, and the JPEGs of a micro-batch are decoded there together. To the CPU nothing is copied. To other
     devices torch copies in its own way. There, images are decoded on the CPU.
-
-    Args:
-        device: The device of the copies.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -51,12 +48,6 @@ class DeviceCopies:
         self._kept: deque[tuple[Any, ...]] = deque()  # events, and what their streams read
 
     def start(self, batch: Any) -> PendingCopy:
-        """Start the copy of a micro-batch.
-
-        Raises:
-            ConfigError: This machine has no such GPU, or no package that decodes JPEGs there is installed.
-            SampleError: An image is damaged.
-        """
         if self._device.type == "cpu":
             return PendingCopy(decode_images(batch, self._device, None)[0])
         if self._device.type != "cuda":
@@ -76,11 +67,6 @@ class DeviceCopies:
         return PendingCopy(moved, event)
 
     def _check(self, use: Callable[[], Any]) -> Any:
-        """Return the result of a first use of the device.
-
-        Raises:
-            ConfigError: This machine has no such device.
-        """
         try:
             return use()
         except (RuntimeError, NotImplementedError) as error:
@@ -130,7 +116,6 @@ class DeviceCopies:
 
 
 def _tensors(batch: Any) -> Iterator[Any]:
-    """Return the tensors of a micro-batch."""
     found: list[Any] = []
 
     def note(value: Any) -> Any:
@@ -164,10 +149,12 @@ def decode_images(batch: Any, device: torch.device, decoder: Any) -> tuple[Any, 
         SampleError: An image cannot be decoded on the CPU either; the message names its sample.
         ConfigError: As the decoder.
     """
+    # Find the images by their addresses: one that comes twice is decoded once.
     found: dict[int, tuple[EncodedImage, Any]] = {}
     _note_images(batch, None, found)
     if not found:
         return batch, None
+    # Decode JPEGs on the GPU together, and on the CPU what it cannot decode.
     pixels: dict[int, Any] = {}  # as the GPU decoded them
     tensors: dict[int, Any] = {}
     kept: Any = None
@@ -181,6 +168,7 @@ def decode_images(batch: Any, device: torch.device, decoder: Any) -> tuple[Any, 
                 _log.warning("the GPU cannot decode the image of sample %s; it is decoded on the CPU", key)
             tensors[number] = _on_cpu(image, key).to(device, non_blocking=True)
 
+    # Put the tensors into the places of the images; lists of images become one tensor.
     def tensor(image: EncodedImage) -> Any:
         number = id(image)
         if number not in tensors:
@@ -262,11 +250,7 @@ cannot decode; and what has to be kept until the stream is done.
 
 
 def jpeg_decoder(device: torch.device) -> JpegDecoder:
-    """Return a decoder for a device.
-
-    Raises:
-        ConfigError: No package that decodes JPEGs on GPUs is installed.
-    """
+    """Return a decoder for a device."""
     if is_installed("nvidia.nvimgcodec"):
         return NvImageCodecDecoder(device)
     if is_installed("torchvision"):
@@ -322,11 +306,7 @@ _CPU_ONLY = -99999  # nvImageCodec's number of no GPU
 
 
 class TorchvisionDecoder:
-    """Decoder of torchvision.
-
-    Args:
-        device: A GPU, or the CPU.
-    """
+    """Decoder of torchvision."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

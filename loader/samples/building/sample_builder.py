@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ...cached_property import cached_property
 from ...errors import SampleError, SkipSample, StorageError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
-from ...format.documents.field_map import FieldMap, MissingPartError
+from ...format.documents.field_map import MissingPartError
 from ...format.documents.providers import KeyFormat
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...storage import EPath
@@ -47,7 +47,6 @@ class RawSample(NamedTuple):
 
     @property
     def parts(self) -> dict[str, Any]:
-        """Bytes of the parts by name."""
         parts: dict[str, Any] = self.data if self.part is None else {self.part: self.data}
         return parts
 
@@ -230,6 +229,7 @@ class SampleBuilder:
             full_key = f"{shard}/{key}"
             files = (f"{key}.{part}",) if part is not None else tuple([f"{key}.{name}" for name in data])
             sources = (_make_source((path, index, shard, files)),)
+            # Decode the parts: most samples have one, of a kind that a quick decoder takes.
             sample = sample_class()
             if decode is None:
                 sample.update(data if part is None else {part: data})
@@ -247,6 +247,7 @@ class SampleBuilder:
                         sample[part] = decode(part, data)
                 except SampleError as error:
                     raise name_sample(error, full_key, sources) from error.__cause__
+            # Add the shared fields.
             sample["__key__"] = key if short_keys else full_key
             sample["__restore_key__"] = restore_key
             sample["__subflavors__"] = labels.copy()
@@ -292,7 +293,6 @@ class SampleBuilder:
         subflavors: Mapping[str, Any] | None,
         sources: Sequence[SourceInfo],
     ) -> Any:
-        """Build one sample by the dataset class."""
         dataset: Any = self._dataset
         if not dataset.sample_filter(key):
             raise SkipSample
@@ -322,11 +322,15 @@ class SampleBuilder:
             "__sources__": tuple(sources),
         }
         try:
+            # A decoder of whole samples, and a field map, replace the steps below.
             if self._decode_sample is not None:
                 parts = self._decode_whole(parts, shared)
             if self._field_map is not None:
-                return self._fill(self._map(self._field_map, parts), shared)
-            decoded = self._decode(parts)
+                lazily = parts if self.decode_part is None else DecodedParts(parts, self.decode_part)
+                return self._fill(self._field_map.apply(lazily, optional=self._optional), shared)
+            decode = self.decode_part
+            decoded = dict(parts) if decode is None else {name: decode(name, data) for name, data in parts.items()}
+            # A sample loader gets all parts; else the fields are the parts of the same names.
             if self._loader is not None:
                 given = {**decoded, **shared, "__shard__": sources[0].shard_name if sources else None}
                 values = self._load(_LoaderParts(given))
@@ -353,19 +357,7 @@ class SampleBuilder:
         file = None if self.config_file is None else _place_of_field(self.config_file, error.field)
         return MissingPartError(error.field, error.accesses, names, file=file)
 
-    def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
-        decode = self.decode_part
-        decoded: Mapping[str, Any] = parts if decode is None else DecodedParts(parts, decode)
-        return field_map.apply(decoded, optional=self._optional)
-
-    def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
-        decode = self.decode_part
-        if decode is None:
-            return dict(parts)
-        return {name: decode(name, data) for name, data in parts.items()}
-
     def _decode_whole(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> dict[str, Any]:
-        """Decode all parts by the function from a sample to a sample."""
         decode: Any = self._decode_sample
         sources = shared["__sources__"]
         decoded = decode({**parts, **shared, "__shard__": sources[0].shard_name if sources else None})

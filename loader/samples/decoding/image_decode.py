@@ -78,12 +78,9 @@ def keep_encoded(data: bytes, form: ImageForm, *, trust_code: bool = False) -> E
 
     Args:
         data: The file's bytes.
-        form: The form of the tensor.
-        trust_code: As in :func:`.decode_image`.
 
     Raises:
         TrustError: As in :func:`.decode_image`.
-        Exception: Any exception of Pillow, for data that is not an image.
     """
     form = replace(form, device="cpu")
     if is_plain_jpeg(data, form.max_pixels):
@@ -103,7 +100,6 @@ class ImageForm:
             ``"planes"`` is an array with the values and shape of ``"torch"``, and needs no torch.
         floating: float32 in [0, 1] rather than uint8.
         mode: Pillow's name for the channels; None keeps a Pillow image as it is.
-        device: Where JPEGs are decoded: one by one by a worker on the CPU, or a batch together on the GPU.
         background: Colour under transparent pixels; None drops the alpha channel.
         deep: Scale channels of 16 and 32 bits, or clip them as Pillow does.
         float_range: The values of pictures of floats that become black and white; None refuses such pictures.
@@ -187,7 +183,9 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
         else:
             # np.array copies: Pillow's own buffer is read-only.
             pixels = np.array(convert_image(image, form.mode, form))
-    return _to_planes(pixels, form) if is_planar else _to_numpy(pixels, form.floating)
+    if is_planar:
+        return _to_planes(pixels, form)
+    return _floating(pixels, np.empty(pixels.shape, np.float32)) if form.floating else pixels
 
 
 def open_image(data: bytes, *, trust_code: bool = False, max_pixels: int | None = None) -> Image.Image:
@@ -202,8 +200,6 @@ def identify_image(data: bytes, *, trust_code: bool = False, max_pixels: int | N
     """Open an image with Pillow, which reads its header; the pixels are decoded on first access.
 
     Raises:
-        Image.DecompressionBombError: It has more than ``max_pixels`` pixels.
-        ImportError: The format needs a plugin that is not installed.
         TrustError: The image is a program, or may contain one, and ``trust_code`` is false.
     """
     image = open_picture(io.BytesIO(data), max_pixels=max_pixels)
@@ -294,10 +290,6 @@ def _jpeg_planes(data: bytes, form: ImageForm) -> Any:
         np.copyto(plane, pixels, casting="unsafe")
         pixels >>= 8
     return _contained(planes, form)
-
-
-def _to_numpy(pixels: NDArray[Any], floating: bool) -> NDArray[Any]:
-    return _floating(pixels, np.empty(pixels.shape, np.float32)) if floating else pixels
 
 
 def _to_planes(pixels: NDArray[Any], form: ImageForm) -> Any:

@@ -96,7 +96,7 @@ def locate_in_lanes(
 ) -> tuple[IntArray, IntArray]:
     """Return the sources at ranges of positions, and the positions in the sources' streams.
 
-    They are those of ``BlendOrder(counts, lane=lane, seed=seed).locate(start, stop)``, range by range.
+    The result equals ``BlendOrder(counts, lane=lane, seed=seed).locate(start, stop)``, range by range.
 
     Args:
         lane: Shape (ranges,).

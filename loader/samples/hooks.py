@@ -274,9 +274,20 @@ class HookContext:
     Attributes:
         rng_parts: Integers that seed ``TaskEncoder.rng``; set it to start new generators.
         closers: Called when the worker of the lane ends.
+        outer: The context to which ``worker_pop_sample_index`` returns; None for a context of the library.
     """
 
-    __slots__ = ("_rng", "_rng_of", "batch_index", "cache", "closers", "rng_parts", "sample_index", "worker_config")
+    __slots__ = (
+        "_rng",
+        "_rng_of",
+        "batch_index",
+        "cache",
+        "closers",
+        "outer",
+        "rng_parts",
+        "sample_index",
+        "worker_config",
+    )
 
     def __init__(
         self,
@@ -292,6 +303,7 @@ class HookContext:
         self.worker_config = worker_config
         self.rng_parts: tuple[int, ...] = ()
         self.closers: list[Callable[[], None]] = []
+        self.outer: HookContext | None = None
         self._rng_of: tuple[int, ...] | None = None
         self._rng: HookRng | None = None
 

@@ -24,14 +24,14 @@ def field_names(kind: Any) -> tuple[str, ...]:
 
 
 def _is_packed(value: Any) -> bool:
-    """Return True for a sequence that torch has packed: a NamedTuple, part of which stays on the CPU."""
+    """Return True for a sequence that torch has packed: a NamedTuple that partly stays on the CPU."""
     return isinstance(value, torch.nn.utils.rnn.PackedSequence)
 
 
 def map_values(value: Any, function: Callable[[Any], Any], *, is_leaf: Callable[[Any], bool] = _is_packed) -> Any:
     """Apply a function to the values in nested dicts, lists, tuples, NamedTuples and dataclasses.
 
-    Containers of which no value changes are returned as they are; others are copied, with their classes. Numbers, text
+    Containers without a changed value are returned as they are; others are copied, with their classes. Numbers, text
     and bytes in containers stay, and so do fields such as ``__sources__``, which describe the samples.
 
     Args:
@@ -180,7 +180,7 @@ def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable
     """Turn a class into a dataclass with keyword-only arguments.
 
     A subclass may then add required fields to a class that has optional ones. ``repr`` shows shapes and types of
-    tensors instead of their numbers, and ``print`` also their ranges. The options are those of
+    tensors instead of their numbers, and ``print`` also their ranges. The options are passed to
     :func:`dataclasses.dataclass`.
 
     >>> @edataclass

@@ -48,7 +48,7 @@ class Page:
         return True
 
     def add_table(self, rows: Iterable[Sequence[str]]) -> None:
-        """Add a table; each row has several forms, of which the first one that fits is taken."""
+        """Add a table; the first of the forms of each row that fits is taken."""
         end = "</table>"
         self._left -= len(end)
         if self.add(f"<table style='{_TABLE}'>"):

@@ -175,7 +175,7 @@ class VQASample(Sample):
 
 @edataclass
 class MultiChoiceVQASample(Sample):
-    """A question about an image with choices, one of which is correct."""
+    """A question about an image with choices and the correct one."""
 
     image: torch.Tensor
     context: str

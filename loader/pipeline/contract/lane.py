@@ -115,7 +115,7 @@ class LastSample(Protocol):
         """Record the lane of the positions that follow."""
 
     def note_hook(self, lane: int) -> None:
-        """Record that a lane calls a hook for several samples, none of which is the one that runs."""
+        """Record that a lane calls a hook for several samples at once."""
 
 
 class _NoLastSample:

@@ -29,10 +29,12 @@ class RankRunning:
     Attributes:
         upstream: The stage below, or the lanes; those also have ``lanes``, ``ended`` and ``first_batch()``.
         count: The complete state of the stage.
+        kept: What else the stage keeps while it runs.
     """
 
-    def __init__(self, definition: RankStage, upstream: Any, count: int) -> None:
+    def __init__(self, definition: RankStage, upstream: Any, count: int, kept: Any = None) -> None:
         self._definition = definition
+        self.kept = kept
         self.upstream = upstream
         self.count = count
 
@@ -57,7 +59,7 @@ class RankStage(SavableDataset[Any]):
         return False
 
     @abstractmethod
-    def iterate(self, running: Any) -> Iterator[Any]:
+    def iterate(self, running: RankRunning) -> Iterator[Any]:
         """Yield the micro-batches of an iteration of a running stage, and count them there."""
 
     def on_rank(self, upstream: RankInput, count: int) -> RankRunning:

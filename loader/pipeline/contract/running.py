@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -42,6 +43,15 @@ class Running(Protocol):
 
     def load(self, item_id: ItemId) -> Any:
         """Rebuild an item that this stage returned before; return :data:`SKIPPED` if it is skipped."""
+
+
+@dataclass(slots=True, eq=False)
+class RunningFunctions:
+    """Iterator of a stage over one lane that consists of three functions; see :class:`Running`."""
+
+    next: Callable[[], tuple[Any, ItemId]]
+    state: Callable[[], State]
+    load: Callable[[ItemId], Any]
 
 
 @dataclass(frozen=True, slots=True)

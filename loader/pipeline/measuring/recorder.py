@@ -61,10 +61,9 @@ def register(
 
 def skipped_items(lane: Any) -> Any:
     """Return the collection to which a stage adds the ids of items that it skips."""
-    return _NO_ITEMS if lane.recorder is None else SkippedItems(lane, lane.recorder.samples.skipped)
-
-
-_NO_ITEMS: deque[Any] = deque(maxlen=0)  # keeps nothing
+    if lane.recorder is None:
+        return deque(maxlen=0)  # keeps nothing
+    return SkippedItems(lane, lane.recorder.samples.skipped)
 
 
 @dataclass(slots=True, eq=False)

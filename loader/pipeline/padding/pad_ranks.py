@@ -10,7 +10,7 @@ from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...order import PASS_LANES
 from ...samples.batching.batch import empty_batch, mark_padding
-from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
+from ..contract.rank_stage import RankRunning, RankStage, rank_stage_below
 from ..contract.stage import SKIPPED, SavableDataset
 from ..contract.worker_config import WorkerConfig
 
@@ -29,9 +29,6 @@ class PadRanksDataset(RankStage):
 
     Padding is made of the first micro-batch of the pass, and so is equal on all ranks; see
     :func:`~loader.samples.batching.batch.is_padding`.
-
-    Args:
-        worker_config: By default the dataset's.
     """
 
     def __init__(
@@ -116,10 +113,7 @@ class PadRanksDataset(RankStage):
         more = remaining * ranks + max(1, config.num_workers) if remaining else 0
         return self._complement(min(more, self.inputs[0].round_samples))
 
-    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
-        return _PadRanks(self, upstream, count)
-
-    def iterate(self, running: _PadRanks) -> Iterator[Any]:
+    def iterate(self, running: RankRunning) -> Iterator[Any]:
         lanes, alone = running.upstream.lanes, self.worker_config.world_size == 1
         # A rank whose data ended before the state was saved continues with its padding.
         own: Iterator[Any] = iter(()) if running.count and running.upstream.ended else running.upstream.batches()
@@ -141,15 +135,11 @@ class PadRanksDataset(RankStage):
             )
             running.upstream.start_over()
 
-    def _next_padding(self, running: _PadRanks) -> Any:
-        if running.padding is None:
+    def _next_padding(self, running: RankRunning) -> Any:
+        if running.kept is None:  # of this run; the same in all passes
             first = running.upstream.first_batch()
-            running.padding = mark_padding({} if first is SKIPPED else self.padding(first))
-        return mark_padding(copy.deepcopy(running.padding))
-
-
-class _PadRanks(RankRunning):
-    padding: Any = None  # of this run; the same in all passes
+            running.kept = mark_padding({} if first is SKIPPED else self.padding(first))
+        return mark_padding(copy.deepcopy(running.kept))
 
 
 _END: Any = object()

@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import StateError
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
-from ..contract.running import Running, State
+from ..contract.running import Running, RunningFunctions, State
 from .planned_schedule import PlannedSchedule
 
 _NEVER = 1 << 62
@@ -88,39 +88,25 @@ def _positions(state: Mapping[str, Any]) -> int:
     )
 
 
-class CountedReader:
-    """A running reader, whose samples are counted.
+def counted_reader(reader: Any, samples: LaneSamples) -> Running:
+    """Count the samples of a running reader; its ``position`` is the next sample's."""
 
-    Args:
-        reader: The reader; its ``position`` is the next sample's.
-    """
-
-    def __init__(self, reader: Any, samples: LaneSamples) -> None:
-        self._reader = reader
-        self._samples = samples
-        self.state = reader.state
-        self.load = reader.load
-
-    def next(self) -> tuple[Any, ItemId]:
-        reader = self._reader
+    def next_counted() -> tuple[Any, ItemId]:
         before = reader.position
         try:
-            found: tuple[Any, ItemId] = reader.next()
+            item: tuple[Any, ItemId] = reader.next()
         finally:
-            self._samples.read += reader.position - before
-        return found
+            samples.read += reader.position - before
+        return item
+
+    return RunningFunctions(next_counted, reader.state, reader.load)
 
 
-class CountedBlend:
-    """The outermost blend of a lane, whose state has the count."""
+def counted_blend(blend: Running, key: str, samples: LaneSamples) -> Running:
+    """Add the count to the state of the outermost blend of a lane."""
 
-    def __init__(self, blend: Running, key: str, samples: LaneSamples) -> None:
-        self._blend = blend
-        self._key = key
-        self._samples = samples
-        self.next = blend.next
-        self.load = blend.load
+    def state() -> State:
+        saved = blend.state()
+        return saved | {key: {_READ: samples.read} | saved[key]}
 
-    def state(self) -> State:
-        found = self._blend.state()
-        return found | {self._key: {_READ: self._samples.read} | found[self._key]}
+    return RunningFunctions(blend.next, state, blend.load)

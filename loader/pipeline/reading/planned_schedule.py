@@ -26,7 +26,7 @@ class PlannedSchedule:
         starts: The start of each stretch: 0 first, ascending.
         weights: For each stretch, the weight of each source; 0 leaves a source out.
         batch_samples: Samples of a micro-batch; only steps need them.
-        ranks: The number of ranks with which the run began; likewise.
+        ranks: The number of ranks with which the run began; only steps need it.
 
     Raises:
         ConfigError: A start is too large.
@@ -70,7 +70,7 @@ def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSc
     """Return the schedule in the settings of a saved reader; None if it has none.
 
     Raises:
-        ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
+        ArithmeticError, LookupError, TypeError, ValueError: It is damaged.
     """
     if settings is None or sources == 1:
         return None
@@ -93,7 +93,7 @@ def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 
     """Describe the share of each source in each stretch of a schedule.
 
     Raises:
-        ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
+        ArithmeticError, LookupError, TypeError, ValueError: It is damaged.
     """
     # Texts count steps, whatever their samples; comparisons leave those out.
     rows = check_schedule({"batch_samples": 1, "ranks": 1, **settings}, sources).weights
@@ -112,7 +112,7 @@ def check_schedule(settings: Mapping[str, Any], sources: int) -> WeightSchedule:
     """Return the schedule in the settings of a saved reader or blend, also of a single source.
 
     Raises:
-        ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
+        ArithmeticError, LookupError, TypeError, ValueError: It is damaged.
     """
     if settings["unit"] not in ("steps", "samples"):
         raise ValueError(f"expected steps or samples, found {settings['unit']!r}")

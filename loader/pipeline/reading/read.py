@@ -22,7 +22,7 @@ from ..measuring.counts import DECODE, STORAGE
 from ..measuring.recorder import register, skipped_items
 from .joined_source import OpenJoins
 from .lane_reader import LaneReader
-from .lane_samples import CountedReader, LaneSamples
+from .lane_samples import LaneSamples, counted_reader
 from .order_plan import OrderPlan, ShuffledPlan
 from .read_ahead import READ_AHEAD_BYTES, ReadAhead
 from .read_together import LaneReaders
@@ -261,7 +261,7 @@ class ReadDataset(SavableDataset[Raw]):
         if together is not None:
             running.read_with(together, lane.path, is_sparse=bool(self.sparse))
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
-        return running if samples is None else CountedReader(running, samples)
+        return running if samples is None else counted_reader(running, samples)
 
     def lane_order(self, number: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
         samples = [source.samples for source in self.sources]

@@ -1,6 +1,6 @@
 """Order, locate and read samples of many readers of a lane at once.
 
-The order and the place of a few samples take as long as those of a thousand: calls of numpy. A blend that counts
+To order and locate a few samples takes as long as a thousand: the time of some calls of numpy. A blend that counts
 volumes has a reader for each of its datasets, and opens it when its first sample is due. So the first of these readers
 orders the first samples of all. Later, a reader that has none left locates its next samples together with those that
 the other readers will need soon, in proportion to those that they took so far.

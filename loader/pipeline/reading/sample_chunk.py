@@ -114,7 +114,7 @@ class SampleChunk:
         source: Shape (n,): number of each sample's source.
         index: Shape (n,): number of the sample in the index of its source.
         excluded: Shape (n,): True for samples that the split excludes; None if it excludes no sample.
-        sparse: Numbers of the sources of which an epoch reads a small part.
+        sparse: Numbers of the sources that an epoch reads a small part of.
         first: Added to the numbers of the sources in raw samples, and in file numbers.
     """
 

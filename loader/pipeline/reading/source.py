@@ -89,8 +89,8 @@ class Source(ABC):
         """Number of samples in the subset of the split part, excluded ones included.
 
         Raises:
-            EmptyDatasetError: There are none, or all are excluded: an endless order would search forever for a sample
-                to yield.
+            EmptyDatasetError: There are no samples, or all are excluded: an endless order would search forever for
+                a sample to yield.
         """
 
     @property

@@ -13,11 +13,11 @@ from ...errors import ConfigError, StateError
 from ...order import BlendOrder, quantise_weights
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, note_lost_item
-from ..contract.running import StageTraits
+from ..contract.running import RunningFunctions, StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
-from ..reading.lane_samples import CountedBlend, LaneSamples, LaneSchedule
+from ..reading.lane_samples import LaneSamples, LaneSchedule, counted_blend
 from ..reading.order_plan import samples_of_round
 from ..reading.planned_schedule import PlannedSchedule
 from .batch import BatchDataset
@@ -43,9 +43,9 @@ class BlendDataset(SavableDataset[T]):
         size: Returns the size of an item, a finite number of at least 0, which must be the same on all ranks; by
             default weights are shares of the items.
         unit: Name of the unit, by default the name of ``size``. A state fits only a blend with the same unit.
-        schedule: Weights that change during the run, instead of those of the pairs; without ``size``, each item counts
-            1. If datasets end, and those that are left have weight 0, the next weights above 0 of theirs come at once;
-            if there are none, the lane ends.
+        schedule: Weights that change during the run, and replace the weights of the pairs; without ``size``, each item
+            counts 1. If datasets end, and the remaining ones have weight 0, their next weights above 0 come at once;
+            without such weights, the lane ends.
         worker_config: By default the first dataset's.
 
     Attributes:
@@ -166,8 +166,8 @@ class BlendDataset(SavableDataset[T]):
                 counts_volumes=self.counts_volumes,
             )
         if self.key not in state and lane.number < self.edited_at:
-            return BeforeEdit(running)
-        return running if samples is None else CountedBlend(running, self.key, samples)
+            return RunningFunctions(_refuse_to_choose, running.state, running.load)
+        return running if samples is None else counted_blend(running, self.key, samples)
 
 
 def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
@@ -243,20 +243,14 @@ class MixBatchDataset(MapDataset[T]):
         super().__init__(BatchDataset(blend, batch_size, list), batch_mix_fn, name=name)
 
 
-class BeforeEdit:
-    """Iterator of a lane that had begun when the mix changed, opened without its state: it rebuilds items only."""
-
-    def __init__(self, blend: Running) -> None:
-        self.state, self.load = blend.state, blend.load
-
-    def next(self) -> NoReturn:
-        """Refuse to choose: the volumes and positions at the change are not known."""
-        raise StateError(
-            "the mix of this run changed, and its blends choose by what they counted: micro-batches between that "
-            "change and the state, and those before, cannot be rebuilt",
-            hint="use the folder of the loader's trace_dir, or a state from before that change with the documents of "
-            "that time",
-        )
+def _refuse_to_choose() -> NoReturn:
+    """Raise the error of a lane that had begun when the mix changed: it is opened to rebuild items only."""
+    raise StateError(
+        "the mix of this run changed, and its blends choose by what they counted: micro-batches between that "
+        "change and the state, and those before, cannot be rebuilt",
+        hint="use the folder of the loader's trace_dir, or a state from before that change with the documents of "
+        "that time",
+    )
 
 
 _CHUNK = 256

@@ -26,11 +26,8 @@ class EvenRanksDataset(RankStage):
     all ranks must iterate in step. The rest of a pass is dropped.
 
     If the number of micro-batches of a pass is known in advance, each rank yields at most ``number // world_size`` of
-    them, and ``torch.distributed`` need not be initialised. Without it, skipped
-    samples may make a rank's pass shorter than the passes of others.
-
-    Args:
-        worker_config: By default the dataset's.
+    them, and ``torch.distributed`` need not be initialised. Without it, skipped samples may
+    make a rank's pass shorter than the passes of others.
     """
 
     def __init__(self, dataset: SavableDataset[Any], *, worker_config: WorkerConfig | None = None) -> None:
@@ -78,15 +75,16 @@ class EvenRanksDataset(RankStage):
         alone = (
             not self.agrees or config.world_size == 1 or self.repeats or (share is not None and not _has_group(config))
         )
-        return _EvenRanks(self, upstream, count, share, _alone if alone else _agreement(config))
+        return RankRunning(self, upstream, count, kept=(share, _alone if alone else _agreement(config)))
 
-    def iterate(self, running: _EvenRanks) -> Iterator[Any]:
+    def iterate(self, running: RankRunning) -> Iterator[Any]:
         # `running.count` is the number of micro-batches delivered in the pass.
+        share, agree = running.kept
         batches = running.upstream.batches()
         all_have = some_have = True
-        while running.share is None or running.count < running.share:
+        while share is None or running.count < share:
             batch = next(batches, _END)
-            all_have, some_have = running.agree(batch is not _END)
+            all_have, some_have = agree(batch is not _END)
             if not all_have:
                 break
             running.count += 1
@@ -94,15 +92,6 @@ class EvenRanksDataset(RankStage):
         running.count = 0
         if some_have:
             running.upstream.start_over()  # drops the rest of the pass
-
-
-class _EvenRanks(RankRunning):
-    def __init__(
-        self, definition: EvenRanksDataset, upstream: RankInput, count: int, share: int | None, agree: Agreement
-    ) -> None:
-        super().__init__(definition, upstream, count)
-        self.share = share
-        self.agree = agree
 
 
 _END: Any = object()

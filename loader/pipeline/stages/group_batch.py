@@ -20,6 +20,7 @@ from ..contract.worker_config import WorkerConfig
 from ..failures.policy import SKIP_TOLERANCE
 
 T = TypeVar("T")
+_Group = tuple[int, list[BufferedItem]]  # the size of a batch, and its samples so far
 
 
 class GroupBatchDataset(SavableDataset[T]):
@@ -83,16 +84,6 @@ class GroupBatchDataset(SavableDataset[T]):
         return _GroupBatchRunning(self, lane, state)
 
 
-class _Group:
-    """A partial batch."""
-
-    __slots__ = ("samples", "size")
-
-    def __init__(self, size: int, samples: list[BufferedItem]) -> None:
-        self.size = size
-        self.samples = samples
-
-
 class _GroupBatchRunning:
     def __init__(self, definition: GroupBatchDataset[Any], lane: Lane, state: State) -> None:
         stage = lane.path + definition.key
@@ -126,7 +117,7 @@ class _GroupBatchRunning:
             if self._restored:
                 self._rebuild_groups()
             if self._full:
-                return self._batcher.join(self._full.popleft().samples)
+                return self._batcher.join(self._full.popleft()[1])
             # Take the next item of the lane, or at its end of the other lanes; then join what they have in buffers.
             try:
                 value, item_id = self._upstream.next()
@@ -147,12 +138,12 @@ class _GroupBatchRunning:
             if found is None:
                 continue
             key, size = found
-            group = self._groups.setdefault(key, _Group(size, []))
+            size, samples = self._groups.setdefault(key, (size, []))
             if len(self._groups) > self._max_groups:
                 raise self._endless_groups(size)
-            group.samples.append(BufferedItem(item_id, self._lane.context.batch_index, value))
-            if len(group.samples) >= group.size:
-                return self._batcher.join(self._groups.pop(key).samples)
+            samples.append(BufferedItem(item_id, self._lane.context.batch_index, value))
+            if len(samples) >= size:
+                return self._batcher.join(self._groups.pop(key)[1])
 
     def _endless_groups(self, size: int) -> RepeatedSampleError:
         return RepeatedSampleError(
@@ -170,7 +161,7 @@ class _GroupBatchRunning:
                 )
             self._groups.clear()
             raise StopIteration
-        return self._batcher.join(self._groups.pop(next(iter(self._groups))).samples)
+        return self._batcher.join(self._groups.pop(next(iter(self._groups)))[1])
 
     def _group_of(self, value: Any, item_id: ItemId) -> tuple[Hashable, int] | None:
         """Return key and size of a sample's batch; None if the sample is skipped."""
@@ -208,12 +199,12 @@ class _GroupBatchRunning:
                     break
 
     def _add(self, key: Hashable, size: int, samples: Sequence[BufferedItem]) -> None:
-        group = self._groups.setdefault(key, _Group(size, []))
-        group.samples.extend(samples)
-        while len(group.samples) >= group.size:
-            self._full.append(_Group(group.size, group.samples[: group.size]))
-            del group.samples[: group.size]
-        if not group.samples:
+        size, group = self._groups.setdefault(key, (size, []))
+        group.extend(samples)
+        while len(group) >= size:
+            self._full.append((size, group[:size]))
+            del group[:size]
+        if not group:
             del self._groups[key]
 
     def _release(self) -> list[list[BufferedItem]]:
@@ -224,7 +215,7 @@ class _GroupBatchRunning:
         return released
 
     def _waiting(self) -> list[list[BufferedItem]]:
-        return [*self._restored, *(group.samples for group in (*self._full, *self._groups.values()))]
+        return [*self._restored, *(samples for _, samples in (*self._full, *self._groups.values()))]
 
     def state(self) -> State:
         state = self._upstream.state()

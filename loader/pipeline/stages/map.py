@@ -12,7 +12,7 @@ from ..contract.hook import Hook, MissingItemError, makes_several
 from ..contract.item_id import ItemId, as_item_id, integers_of, plain_item_id
 from ..contract.lane import Lane, lost_items, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
-from ..contract.running import StageTraits
+from ..contract.running import RunningFunctions, StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
 from ..contract.worker_config import WorkerConfig
@@ -49,32 +49,25 @@ class FilterDataset(SavableDataset[T]):
         self.filter_fn = filter_fn
 
     def open(self, lane: Lane, state: State) -> Running:
-        return _FilterRunning(self, lane, state)
+        upstream = self.inputs[0].open(lane, state)
+        attempt, skipped = Hook(self.filter_fn, lane, may_return_none=True).attempt, skipped_items(lane)
+        skips = lane.failures.skips_of(self.filter_fn, stage_and_hook(self.name, self.filter_fn))
 
-
-class _FilterRunning:
-    def __init__(self, definition: FilterDataset[Any], lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
-        self.state, self.load = self._upstream.state, self._upstream.load
-        self._filter = Hook(definition.filter_fn, lane, may_return_none=True)
-        self._skipped = skipped_items(lane)
-        self._skips = lane.failures.skips_of(
-            definition.filter_fn, stage_and_hook(definition.name, definition.filter_fn)
-        )
-
-    def next(self) -> tuple[Any, ItemId]:
-        value, item_id = self._upstream.next()
-        if value is SKIPPED:
+        def next_kept() -> tuple[Any, ItemId]:
+            value, item_id = upstream.next()
+            if value is SKIPPED:
+                return value, item_id
+            is_kept = attempt(value, item_id)
+            if is_kept is SKIPPED:
+                return is_kept, item_id
+            if not is_kept:
+                skipped.append(item_id)
+                skips.add()
+                return SKIPPED, item_id
+            skips.count = 0
             return value, item_id
-        is_kept = self._filter.attempt(value, item_id)
-        if is_kept is SKIPPED:
-            return is_kept, item_id
-        if not is_kept:
-            self._skipped.append(item_id)
-            self._skips.add()
-            return SKIPPED, item_id
-        self._skips.count = 0
-        return value, item_id
+
+        return RunningFunctions(next_kept, upstream.state, upstream.load)
 
 
 class MapDataset(SavableDataset[T]):

@@ -36,8 +36,8 @@ class PackingDataset(MapDataset[T]):
     comes first in the next fill.
 
     If ``pre_packer`` fails, it is called again without the samples for which it fails alone, or for each half of the
-    buffer if it fails for none alone. A failure of ``final_packer`` loses its group. The log names samples that are
-    lost, also those in no group and those that are pushed back at the end of a pass.
+    buffer if it fails for none alone. A failure of ``final_packer`` loses its group. The log names all lost
+    samples: of a failure, in no group, or pushed back at the end of a pass.
 
     A state has the ids of the samples in selected groups and of pushed-back samples, which are rebuilt after a restore.
     Functions below that draw random numbers should therefore be marked ``@stateless(restore_seeds=True)``, and

@@ -211,7 +211,7 @@ class _RepeatRunning:
 
     @property
     def last_kept(self) -> int:
-        """The last pass of which the lane had an item; the pass before its first one if there is none."""
+        """The last pass that gave the lane an item; the pass before its first one if no pass did."""
         return self._empty.last_kept
 
     def leave(self, number: int, empty: int) -> None:
@@ -323,7 +323,7 @@ class EmptyPasses:
 
     Attributes:
         count: Number of the empty passes, of all lanes of the worker if they finish passes together.
-        last_kept: The last pass of which the lane had an item; the pass before its first one if there is none.
+        last_kept: The last pass that gave the lane an item; the pass before its first one if no pass did.
     """
 
     __slots__ = ("_dropped", "_failures", "_first", "_is_same", "_joins", "_lane", "_parts", "count", "last_kept")

@@ -100,7 +100,7 @@ def _is_structure(value: Any) -> bool:
 
 
 class PaddingDict(dict[Any, Any]):
-    """A dict that is padding; copies of its type are padding, too, such as those that move a batch to a device."""
+    """A dict that is padding; copies of its type, as a move to a device makes them, are padding, too."""
 
     __padding__: ClassVar[bool] = True
 

@@ -35,7 +35,7 @@ def dataset_class_of(config: DatasetConfig, *, trust_code: bool) -> Any:
     Raises:
         TrustError: The class's module is not imported, and the caller does not trust the dataset.
     """
-    return find_class(config.dataset_module, config.dataset_class or "", trust_code=trust_code)
+    return find_code(config.dataset_module, config.dataset_class or "", trust_code=trust_code)
 
 
 def described_by(config: DatasetConfig, code: DatasetCode, **choices: Any) -> Any:
@@ -58,15 +58,6 @@ def described_by(config: DatasetConfig, code: DatasetCode, **choices: Any) -> An
         )
     describe = getattr(dataset_class, "described_by", None)
     return None if describe is None else describe(config, code, **choices)
-
-
-def find_class(module: str, name: str, *, trust_code: bool) -> Any:
-    """Return the class that a ``dataset.yaml`` names, unchecked.
-
-    Raises:
-        TrustError: The module is not imported, and the caller does not trust the dataset.
-    """
-    return _find_code(module, name, kind="class", source="dataset.yaml", trust_code=trust_code)
 
 
 def checked_sample_class(cls: Any) -> type[Any]:
@@ -96,7 +87,7 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
     """
     # Find the function or class, which needs trust unless its module is imported.
     full_name = f"{joiner.module}.{joiner.name}"
-    found = _find_code(
+    found = find_code(
         joiner.module,
         joiner.name,
         kind="function" if joiner.is_function else "class",
@@ -227,13 +218,13 @@ def _import_file(path: EPath) -> ModuleType:
     return module
 
 
-def _find_code(
+def find_code(
     module_name: str,
     name: str,
     *,
-    kind: Literal["class", "function"],
-    source: str,
     trust_code: bool,
+    kind: Literal["class", "function"] = "class",
+    source: str = "dataset.yaml",
     at: str | None = None,
 ) -> Any:
     """Return an attribute of a module; the caller checks that it is a class or a function.
@@ -393,4 +384,4 @@ def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
     if is_own_module(config.module):
         own: type[Any] = getattr(types, config.sample_type)
         return own
-    return checked_sample_class(find_class(config.module, config.sample_type, trust_code=trust_code))
+    return checked_sample_class(find_code(config.module, config.sample_type, trust_code=trust_code))

@@ -118,8 +118,8 @@ class SampleDecoder(FileStoreDecoder):
         video_decode_audio: With ``torch``, also decode the audio of videos.
         guess_content: Decode parts of unknown names as images if they begin like one.
         image_decode_device: ``"cpu"``: workers decode images. ``"cuda"``: they keep JPEGs as
-            :class:`~.image_decode.EncodedImage`, and ``loader.to_device("cuda")`` decodes those of a batch together on
-            the GPU. It needs ``image_decode`` ``torchrgb``, ``torch`` or ``torchrgb8``.
+            :class:`~.image_decode.EncodedImage`, and ``loader.to_device("cuda")`` decodes the images of a batch
+            together on the GPU. It needs ``image_decode`` ``torchrgb``, ``torch`` or ``torchrgb8``.
         background: Colour under transparent pixels, for forms without an alpha channel: ``"white"``, ``"#8080ff"`` or
             three numbers from 0 to 255. None drops the alpha channel, as megatron-energon does.
         deep: ``"scale"`` maps the largest value of 16 and 32 bits to white; ``"clip"`` makes all values above 255

@@ -248,10 +248,10 @@ def as_type(value: Any, target: Any) -> Any:
     required, optional = _names(target)
     missing = [name for name in required if name not in given]
     if missing:
-        lacking = ", ".join(map(repr, missing))
+        lacking, key = ", ".join(map(repr, missing)), given.get("__key__")
         raise SampleError(
             f"cannot convert a {type(value).__name__} to a {target.__name__}: it has no field {lacking}",
-            key=_key(given),
+            key=key if isinstance(key, str) else None,
             hint="give the field a default, or define the hook that adds it",
         )
     return target(**{name: given[name] for name in (*required, *optional) if name in given})
@@ -264,11 +264,6 @@ def fields_of(value: Any) -> Mapping[str, Any]:
     if is_dataclass(value):
         return {known.name: getattr(value, known.name) for known in fields(value)}
     return getattr(value, "__dict__", {})
-
-
-def _key(given: Mapping[str, Any]) -> str | None:
-    key = given.get("__key__")
-    return key if isinstance(key, str) else None
 
 
 @lru_cache(maxsize=256)

@@ -15,9 +15,9 @@ from ...samples.hooks import restores_encoder_seeds, restores_seeds
 from ..failures.policy import hook_name, stage_and_hook
 from ..measuring.recorder import register, skipped_items
 from .item_id import ItemId, integers_of, sample_index_of, samples_in
-from .lane import BufferedItem, Lane, set_restore_key
+from .lane import BufferedItem, Lane, LaneInput, set_restore_key
 from .rng import preserve_rng_state, seed_sample
-from .running import SKIPPED
+from .running import SKIPPED, State
 
 _HINT = "keys and states fit only the dataset and the hooks that made them"
 
@@ -336,6 +336,22 @@ class BatchHook(Hook):
         batch = self.call(values, item_id)
         set_restore_key(batch, self._path, self._lane, item_id)
         return batch
+
+
+def open_joined(definition: Any, lane: Lane, state: State, *, stage: str) -> tuple[LaneInput, BatchHook]:
+    """Open the input of a stage that joins items by its ``batcher``, and this function for the items.
+
+    Args:
+        definition: The stage.
+        lane: The lane.
+        state: The lane's state.
+        stage: The name of the function's stage, for messages.
+    """
+    path = lane.path + definition.key
+    upstream = LaneInput(definition.inputs[0], lane, state, path)
+    tolerance, sizes = definition.failure_tolerance, definition.size_metrics
+    hook = BatchHook(definition.batcher, lane, upstream, path, failure_tolerance=tolerance, stage=stage, sizes=sizes)
+    return upstream, hook
 
 
 def activity_name(stage: str, function: Callable[..., Any]) -> str:

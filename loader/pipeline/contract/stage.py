@@ -108,9 +108,9 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         Raises:
             AttributeError: There is none, or several.
         """
-        if len(self.inputs) != 1:
-            raise AttributeError(f"{type(self).__name__} has {len(self.inputs)} inner datasets; see its 'datasets'")
-        return self.inputs[0]
+        if len(self.datasets) != 1:
+            raise AttributeError(f"{type(self).__name__} has {len(self.datasets)} inner datasets; see its 'datasets'")
+        return self.datasets[0]
 
     @stage_property
     def key(self) -> str:

@@ -273,12 +273,15 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     cause = cause_of(e)
     _times[cause] += 1
     count = _times[cause]
-    parts = [f"skipped {failure.sample}: {failure.hook} raised {one_line(e)}", _code_line(cause[1:])]
+    parts = [
+        f"skipped {failure.sample}: {failure.hook} raised {one_line(e)}",
+        *([] if cause[1] is None else [f"at {cause[1]}:{cause[2]}"]),
+    ]
     parts += [] if failure.place is None else [f"in {failure.place}"]
     parts += [] if failure.lane is None else [f"lane {failure.lane}"]
     parts += [] if (worker := worker_number()) is None else [f"worker {worker}"]
     parts += [] if count == 1 else [f"{count} times so far"]
-    text = escape_controls(" · ".join(part for part in parts if part))
+    text = escape_controls(" · ".join(parts))
     held = failure.held
     if held is not None and cause in held and count % _SHOWN_EVERY:
         held[cause] = text
@@ -350,8 +353,3 @@ def _failure(sample: Any, sources: Any) -> Failure:
     if reported is not None:
         return reported
     return Failure(hook="a hook", lane=None, keys=keys_of_sample(sample), places=places_of_sample(sample, sources))
-
-
-def _code_line(place: tuple[str | None, int]) -> str | None:
-    file, line = place
-    return None if file is None else f"at {file}:{line}"

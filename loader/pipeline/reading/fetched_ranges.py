@@ -77,15 +77,12 @@ class FetchQueue:
             self._fetch_next()
 
     def fill(self) -> None:
-        while self._planned or self._plans_more():
+        plan_more = self._plan_more()
+        while self._planned or (plan_more is not None and plan_more()):
             if self._planned and self._is_full(self._planned[0].cost_bytes):
                 break
             if self._planned:
                 self._fetch_next()
-
-    def _plans_more(self) -> bool:
-        plan_more = self._plan_more()
-        return plan_more is not None and plan_more()
 
     def _is_full(self, cost_bytes: int) -> bool:
         """Return True if a range does not fit; one is always fetched ahead."""
@@ -137,6 +134,7 @@ class FetchedRanges:
 
     Attributes:
         missing: Shape (n,): True for the samples to fetch that are in no range yet.
+        ranges: The range of each sample; None if it is not fetched.
     """
 
     def __init__(
@@ -152,30 +150,23 @@ class FetchedRanges:
         self.missing = wanted
         self.file, self.start, self.size_bytes = file, start, size_bytes
         self.open_file = open_file
-        self._queue = queue
+        self.queue = queue
         self._starts = start.tolist()
-        self._ranges: list[_Range | None] = [None] * len(file)
-
-    def set_range(self, row: int, found: _Range) -> None:
-        self._ranges[row] = found
-
-    def add_to_queue(self, ranges: Sequence[_Range]) -> None:
-        """Fetch ranges after the ranges of earlier chunks."""
-        self._queue.add(ranges)
+        self.ranges: list[_Range | None] = [None] * len(file)
 
     def has(self, row: int) -> bool:
-        return self._ranges[row] is not None
+        return self.ranges[row] is not None
 
     def take(self, row: int, size_bytes: int) -> bytes:
         """Wait for a sample's bytes; the bytes of a range are dropped after its last sample."""
-        found = self._ranges[row]
+        found = self.ranges[row]
         if found is None:
             raise LookupError(row)
-        data, first = self._queue.result(found), self._starts[row] - found.start
-        self._ranges[row] = None
+        data, first = self.queue.result(found), self._starts[row] - found.start
+        self.ranges[row] = None
         found.uses -= 1
         if not found.uses:
-            self._queue.release(found)
+            self.queue.release(found)
         return data if first == 0 and len(data) == size_bytes else data[first : first + size_bytes]
 
 
@@ -203,8 +194,8 @@ def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
         own = np.flatnonzero(is_needed[which[begin:end]])
         chunk.missing[some[own]] = False
         for row, number in zip(some[own].tolist(), which[begin:end][own].tolist(), strict=True):
-            chunk.set_range(row, ranges[number])
-    first.add_to_queue([*ranges.values()])
+            chunk.ranges[row] = ranges[number]
+    first.queue.add([*ranges.values()])
 
 
 def _join(

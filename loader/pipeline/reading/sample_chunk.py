@@ -282,7 +282,9 @@ class SampleChunk:
                 # Note the position before the read, so that a crash report names the sample.
                 begin(position)
                 if size < 0:
-                    parts = self._far_apart(source - self._first_source, find(name) or self._open(name), index)
+                    # The parts are too far apart for one read.
+                    own, file = self._sources[source - self._first_source], find(name) or self._open(name)
+                    parts = own.folder.stored_parts(file, index, own.builder.part_filter)
                     yield _raw((source, index, shard, key, None, parts)), position
                     continue
                 # Take the bytes that were fetched ahead, or read them now.
@@ -301,11 +303,6 @@ class SampleChunk:
         found = self._found
         parts = range(found.first_part[row], found.first_part[row + 1])
         return {found.part_name[part]: data[found.part_start[part] : found.part_stop[part]] for part in parts}
-
-    def _far_apart(self, number: int, file: ReadableFile, index: int) -> dict[str, Any]:
-        """Read the parts of a sample one by one; they are too far apart for one read."""
-        source = self._sources[number]
-        return source.folder.stored_parts(file, index, source.builder.part_filter)
 
     def _open(self, name: int) -> ReadableFile:
         """Return the shard of a file number; open it if necessary."""

@@ -9,9 +9,9 @@ from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, RepeatedSampleError, SkipSample
 from ...samples.batching.collate import generic_batch
-from ..contract.hook import BatchHook, Hook
+from ..contract.hook import Hook, open_joined
 from ..contract.item_id import ItemId, samples_in
-from ..contract.lane import BufferedItem, Lane, LaneInput
+from ..contract.lane import BufferedItem, Lane
 from ..contract.rng import preserve_rng_state
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
@@ -86,21 +86,11 @@ class GroupBatchDataset(SavableDataset[T]):
 
 class _GroupBatchRunning:
     def __init__(self, definition: GroupBatchDataset[Any], lane: Lane, state: State) -> None:
-        stage = lane.path + definition.key
-        self._upstream = LaneInput(definition.inputs[0], lane, state, stage)
+        self._upstream, self._batcher = open_joined(definition, lane, state, stage="batch")
         self._upstream.release = self._release
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size
         self._criterion = Hook(definition.sample_group_key, lane, stage="batch_group_criterion")
-        self._batcher = BatchHook(
-            definition.batcher,
-            lane,
-            self._upstream,
-            stage,
-            failure_tolerance=definition.failure_tolerance,
-            stage="batch",
-            sizes=definition.size_metrics,
-        )
         self.load = self._batcher.load
         self._drops_last = definition.drop_last
         failures = lane.failures

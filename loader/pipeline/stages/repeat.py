@@ -179,7 +179,7 @@ class _RepeatRunning:
                 continue
             self._taken += 1
             if value is not SKIPPED or self._counts_skipped:
-                self._empty.note_item(self._pass)
+                self._empty.count, self._empty.last_kept = 0, self._pass
             return value, (self._key, self._pass, item_id)
         self._empty.check_dropped()
         raise StopIteration
@@ -348,9 +348,6 @@ class EmptyPasses:
         self._dropped = 0  # samples that were dropped before the first of these passes
         self.count = 0
         self.last_kept = first if has_item else first - 1
-
-    def note_item(self, number: int) -> None:
-        self.count, self.last_kept = 0, number
 
     def note_end(self, number: int) -> None:
         if self.last_kept < number:

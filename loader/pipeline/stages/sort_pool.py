@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -11,9 +11,9 @@ import numpy as np
 from ...errors import ConfigError
 from ...order import mix
 from ...samples.batching.collate import generic_batch
-from ..contract.hook import BatchHook, Hook
+from ..contract.hook import Hook, open_joined
 from ..contract.item_id import ItemId
-from ..contract.lane import BufferedItem, Lane, LaneInput
+from ..contract.lane import BufferedItem, Lane
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
@@ -167,6 +167,7 @@ class SortPoolDataset(SavableDataset[T]):
         self.batcher = batcher
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
+        self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its items, for statistics
 
     @property
     def traits(self) -> StageTraits:
@@ -188,8 +189,7 @@ class SortPoolDataset(SavableDataset[T]):
 
 class _SortPoolRunning:
     def __init__(self, definition: SortPoolDataset[Any], lane: Lane, state: State) -> None:
-        stage = lane.path + definition.key
-        self._upstream = LaneInput(definition.inputs[0], lane, state, stage)
+        self._upstream, self._batcher = open_joined(definition, lane, state, stage="batcher")
         self._upstream.release = self._release
         self._lane = lane
         self._key = definition.key
@@ -197,11 +197,7 @@ class _SortPoolRunning:
         self._depth = definition.depth
         self._pool_size, self._batch_size = definition.pool_size, definition.batch_size
         self._drops_last = definition.drop_last
-        tolerance = definition.failure_tolerance
-        self._cost = Hook(definition.key_function, lane, failure_tolerance=tolerance, stage="key")
-        self._batcher = BatchHook(
-            definition.batcher, lane, self._upstream, stage, failure_tolerance=tolerance, stage="batcher"
-        )
+        self._cost = Hook(definition.key_function, lane, failure_tolerance=definition.failure_tolerance, stage="key")
         self.load = self._batcher.load
         own = state.get(self._key, {"pools": 0, "batches": []})
         self._pools: int = own["pools"]

@@ -225,7 +225,7 @@ def _note_images(value: Any, key: Any, found: dict[int, tuple[EncodedImage, Any]
             if type(item) not in PLAIN:
                 _note_images(item, key, found)
     elif isinstance(value, list | tuple):
-        each = _is_sequence_of(key, len(value))
+        each = isinstance(key, Sequence) and not isinstance(key, str) and len(key) == len(value)
         for number, item in enumerate(value):
             if type(item) not in PLAIN:
                 _note_images(item, key[number] if each else key, found)
@@ -235,10 +235,6 @@ def _note_images(value: Any, key: Any, found: dict[int, tuple[EncodedImage, Any]
             item = getattr(value, name, None)
             if type(item) not in PLAIN:
                 _note_images(item, key, found)
-
-
-def _is_sequence_of(key: Any, length: int) -> bool:
-    return isinstance(key, Sequence) and not isinstance(key, str) and len(key) == length
 
 
 JpegDecoder = Callable[[Sequence[bytes]], "tuple[list[torch.Tensor | None], Any]"]

@@ -87,22 +87,19 @@ from .pipeline.contract.stage import SavableDataset as SavableDataset
 from .pipeline.contract.worker_config import WorkerConfig as WorkerConfig
 from .pipeline.failures.error_handlers import log_exception as log_exception, reraise_exception as reraise_exception
 from .pipeline.stages.batch import BatchDataset as BatchDataset
-from .pipeline.stages.blend import BlendDataset as BlendDataset
+from .pipeline.stages.blend import BlendDataset as BlendDataset, MixBatchDataset as MixBatchDataset
 from .pipeline.stages.concat import ConcatDataset as ConcatDataset
 from .pipeline.stages.epochize import EpochizeDataset as EpochizeDataset
-from .pipeline.stages.filter import FilterDataset as FilterDataset
 from .pipeline.stages.gc import GcDataset as GcDataset
 from .pipeline.stages.group_batch import GroupBatchDataset as GroupBatchDataset
 from .pipeline.stages.iter_map import IterMapDataset as IterMapDataset
 from .pipeline.stages.limit import LimitDataset as LimitDataset
 from .pipeline.stages.log_sample import LogSampleDataset as LogSampleDataset
-from .pipeline.stages.map import MapDataset as MapDataset
-from .pipeline.stages.mix_batch import MixBatchDataset as MixBatchDataset
+from .pipeline.stages.map import FilterDataset as FilterDataset, MapDataset as MapDataset
 from .pipeline.stages.packing import PackingDataset as PackingDataset
 from .pipeline.stages.repeat import RepeatDataset as RepeatDataset
-from .pipeline.stages.shuffle_buffer import ShuffleBufferDataset as ShuffleBufferDataset
-from .pipeline.stages.sort_pool import SortPoolDataset as SortPoolDataset
-from .samples.batching.batch import Batch as Batch
+from .pipeline.stages.sort_pool import ShuffleBufferDataset as ShuffleBufferDataset, SortPoolDataset as SortPoolDataset
+from .samples.batching.batch import Batch as Batch, empty_batch as empty_batch, is_padding as is_padding
 from .samples.batching.collate import (
     batch_list as batch_list,
     batch_pad_stack as batch_pad_stack,
@@ -114,7 +111,6 @@ from .samples.batching.concat import (
     generic_concat as generic_concat,
     homogeneous_concat_mix as homogeneous_concat_mix,
 )
-from .samples.batching.padding import empty_batch as empty_batch, is_padding as is_padding
 from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, SampleDecoder as SampleDecoder
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
@@ -125,7 +121,6 @@ from .samples.encoding.task_encoder import (
     TaskEncoder as TaskEncoder,
 )
 from .samples.hooks import skip_safe as skip_safe, stateless as stateless
-from .samples.join_parts import join_parts as join_parts
 from .samples.sample_dataclass import edataclass as edataclass
 from .samples.source_info import SourceInfo as SourceInfo
 from .samples.types import (
@@ -143,6 +138,7 @@ from .samples.types import (
     VidQASample as VidQASample,
     VQAOCRSample as VQAOCRSample,
     VQASample as VQASample,
+    join_parts as join_parts,
 )
 from .storage.epath import EPath as EPath
 from .stores.aux_store import PrimaryFileStore as PrimaryFileStore

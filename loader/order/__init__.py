@@ -4,7 +4,6 @@
 ``stream_order.py``       training without end: a stream of samples for each lane, and the lanes of ranks and workers
 ``edited_order.py``       training without end, with a mix that changes while it runs
 ``lane_mixes.py``         the mixes of one lane: position → (source, position in the source's stream)
-``weight_schedule.py``    weights that change at numbers of samples
 ``finite_pass.py``        one pass, also of repetitions or of micro-batches that are known ahead, over the lanes
 ``source_order.py``       (source, lane, position) → (epoch, sample), for sources that repeat without end
 ``blend.py``              position → (source, position in the source's stream)

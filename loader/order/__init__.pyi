@@ -5,7 +5,6 @@ from .blend import (
     quantise_weights as quantise_weights,
 )
 from .edited_order import (
-    DealtOrder as DealtOrder,
     EditedLane as EditedLane,
     EditedOrder as EditedOrder,
     MixHistory as MixHistory,
@@ -19,8 +18,10 @@ from .finite_pass import (
 )
 from .lane_mixes import (
     GONE as GONE,
+    MAX_SCHEDULED_SAMPLES as MAX_SCHEDULED_SAMPLES,
     LaneMixes as LaneMixes,
     Mix as Mix,
+    WeightSchedule as WeightSchedule,
 )
 from .permutation import (
     extend_integer as extend_integer,
@@ -36,6 +37,7 @@ from .source_order import (
 from .stream_order import (
     PASS_LANES as PASS_LANES,
     BlendedLane as BlendedLane,
+    DealtOrder as DealtOrder,
     LaneHosting as LaneHosting,
     LaneOrder as LaneOrder,
     RepeatedOrder as RepeatedOrder,
@@ -48,8 +50,4 @@ from .volume_blend import (
     LeafVolume as LeafVolume,
     VolumeBlend as VolumeBlend,
     VolumeChange as VolumeChange,
-)
-from .weight_schedule import (
-    MAX_SCHEDULED_SAMPLES as MAX_SCHEDULED_SAMPLES,
-    WeightSchedule as WeightSchedule,
 )

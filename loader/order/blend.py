@@ -26,9 +26,7 @@ def count_in_lanes(counts: Sequence[int] | IntArray, *, stops: IntArray, seed: i
     It is the sum of ``BlendOrder(counts, lane=lane, seed=seed).counts(stops[lane])``, fast if many stops are equal.
 
     Args:
-        counts: Number of samples of each source in a period.
         stops: For each lane, the number of its positions that count; shape (lanes,).
-        seed: Seed of the run.
     """
     counts = np.asarray(counts, dtype=np.int64)
     total = np.zeros_like(counts)
@@ -60,6 +58,7 @@ def _count(counts: IntArray, lane: IntArray, stop: int, seed: int) -> IntArray:
     block = (stop - 1) * blocks // period
     while block and (before(block)[0].sum() + before(block)[1].sum(axis=1) >= stop).any():
         block -= 1
+    # Walk the blocks: lanes whose last position is in a block are counted there, and left out of the later ones.
     while left.any():
         (base, more), (next_base, next_more) = before(block), before(block + 1)
         rows = np.flatnonzero(left & (next_base.sum() + next_more.sum(axis=1) >= stop))
@@ -97,14 +96,10 @@ def locate_in_lanes(
 ) -> tuple[IntArray, IntArray]:
     """Return the sources at ranges of positions, and the positions in the sources' streams.
 
-    They are those of ``BlendOrder(counts, lane=lane, seed=seed).locate(start, stop)``, range by range.
+    The result equals ``BlendOrder(counts, lane=lane, seed=seed).locate(start, stop)``, range by range.
 
     Args:
-        counts: Number of samples of each source in a period.
         lane: Shape (ranges,).
-        start: The first position of each range.
-        stop: The position after its last one.
-        seed: Seed of the run.
 
     Returns:
         Two arrays of shape (all positions,).
@@ -136,6 +131,7 @@ def _located(counts: IntArray, lane: IntArray, start: IntArray, stop: IntArray, 
         found: IntArray = periods * counts + per_block * number + (remainder * number + phase[rows]) // blocks
         return found
 
+    # Prepare the columns of all ranges together; each range is filled block by block.
     lengths = stop - start
     source, position = np.empty(int(lengths.sum()), np.int64), np.empty(int(lengths.sum()), np.int64)
     offset = np.cumsum(lengths) - lengths  # of each range in the result
@@ -143,18 +139,21 @@ def _located(counts: IntArray, lane: IntArray, start: IntArray, stop: IntArray, 
     block = np.maximum(0, at * blocks // period - 1)  # rounding moves a block's start by a few positions
     while len(rows):
         low, high = before(rows, block), before(rows, block + 1)
+        # Choose the ranges whose next position is in their block; a block that was guessed too high goes back.
         is_found = high.sum(axis=1) > at
         found, low, high = rows[is_found], low[is_found], high[is_found]
         skipped = at[is_found] - low.sum(axis=1)
         if (skipped < 0).any():
             block[np.flatnonzero(is_found)[skipped < 0]] -= 1
             continue
+        # Locate their positions in the block, and write them to their places in the columns.
         last = np.minimum(stop[found], high.sum(axis=1)) - low.sum(axis=1)
         its_key = extend(keys[found], *np.divmod(block[is_found], blocks))
         in_range, columns = _positions_in_blocks(low, high - low, skipped, last, its_key)
         lane_row, place = _ranges(last - skipped)
         target = (offset[found] + at[is_found] - start[found])[lane_row] + place
         source[target], position[target] = (column[in_range] for column in columns)
+        # Continue with the next block of the ranges that have positions left.
         at[is_found] += last - skipped
         block += 1
         is_left = at < stop[rows]
@@ -232,8 +231,6 @@ class BlendOrder:
     Args:
         counts: Number of samples of each source in a period; all sources of a finite blend end together, at the end of
             the first period.
-        lane: The lane.
-        seed: Seed of the run.
     """
 
     def __init__(self, counts: Sequence[int] | IntArray, *, lane: int, seed: int) -> None:

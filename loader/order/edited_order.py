@@ -11,11 +11,18 @@ from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..errors import StateError
 from .blend import BlendOrder, count_in_lanes
-from .finite_pass import FinitePass
-from .lane_mixes import GONE, LaneMixes, Mix, rounding_words, stretch_seed
+from .lane_mixes import (
+    GONE,
+    LaneMixes,
+    Mix,
+    WeightSchedule,
+    divide_stretches,
+    quantise_scheduled_weights,
+    rounding_words,
+    stretch_seed,
+)
 from .source_order import SourceOrder, SourceOrders
-from .stream_order import BlendedLane, Located, RepeatedOrder, check_lane, check_range, locate_scattered
-from .weight_schedule import WeightSchedule, divide_stretches, quantise_scheduled_weights
+from .stream_order import Located, check_lane, check_range, locate_scattered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,11 +46,6 @@ class MixHistory:
         return (*self.earlier, Mix(self.origins, tuple(weights), schedule))
 
     def ends_of(self, lane: int) -> tuple[int, ...]:
-        """Return the positions of a lane at which the earlier mixes ended.
-
-        Raises:
-            StateError: They are not known here.
-        """
         found = []
         for positions, batch in zip(self.ends, self.batches, strict=True):
             if lane not in positions and lane < batch:
@@ -91,10 +93,6 @@ class EditedOrder:
     def lane(self, number: int, ends: Sequence[int] = ()) -> EditedLane:
         """Return the stream of a lane.
 
-        Args:
-            number: The lane.
-            ends: The position at which each mix but the last one ended in this lane.
-
         Raises:
             ValueError: The ends are not ascending positions, one for each earlier mix.
         """
@@ -124,12 +122,7 @@ class EditedOrder:
 
 
 class EditedLane:
-    """The stream of a lane: stretches of one or several mixes, the last one without end.
-
-    Args:
-        mixes: The mixes.
-        streams: The streams of the sources of the last mix.
-    """
+    """The stream of a lane: stretches of one or several mixes, the last one without end."""
 
     length = None
 
@@ -165,9 +158,7 @@ def count_stretches(schedule: WeightSchedule, stops: IntArray, *, seed: int) -> 
     It is the sum of what ``LaneMixes.consumed`` returns for each lane, at a fraction of the time.
 
     Args:
-        schedule: The schedule of the only mix.
         stops: For each lane, the number of its positions that count; shape (stops, lanes).
-        seed: Seed of the run.
 
     Returns:
         Shape (stops, sources).
@@ -196,59 +187,3 @@ def count_stretches(schedule: WeightSchedule, stops: IntArray, *, seed: int) -> 
 
 
 # An order that is not shuffled, dealt to the lanes: the sequence of the run is that of the sources.
-
-
-@dataclass(frozen=True)
-class DealtOrder:
-    """The stream of one lane, dealt to the lanes of a run in chunks: lane l gets chunks l, l + L, l + 2 · L, ….
-
-    Args:
-        inner: The order, of a single lane.
-        lanes: Number of lanes of the run.
-        chunk: Number of samples of a chunk, such as the samples of a micro-batch.
-
-    Raises:
-        ValueError: The order has several lanes, there is no lane, or a chunk is below 1 sample.
-
-    >>> from loader.order import SourceOrder
-    >>> inner = RepeatedOrder((SourceOrder(samples=5, slice_length=5, epochs_together=None),), (1.0,), lanes=1, seed=0)
-    >>> DealtOrder(inner, lanes=2, chunk=2).lane(1).locate(0, 4)[2].tolist()
-    [2, 3, 1, 2]
-    """
-
-    inner: RepeatedOrder | EditedOrder | FinitePass
-    lanes: int
-    chunk: int
-
-    def __post_init__(self) -> None:
-        if self.inner.lanes != 1 or self.lanes < 1 or self.chunk < 1:
-            raise ValueError(f"expected an order of 1 lane, and at least 1 lane and 1 sample of a chunk, found {self}")
-
-    @property
-    def batches(self) -> int | None:
-        """Number of chunks of a pass; None for an endless order."""
-        length = self.inner.lane(0).length
-        return None if length is None else -(-length // self.chunk)
-
-    def lane(self, number: int) -> _DealtLane:
-        """Return the stream of a lane."""
-        check_lane(number, self.lanes)
-        return _DealtLane(self, self.inner.lane(0), number)
-
-
-class _DealtLane:
-    def __init__(self, order: DealtOrder, stream: BlendedLane | EditedLane, number: int) -> None:
-        self._stream = stream
-        self._number = number
-        self._lanes = order.lanes
-        self._chunk = order.chunk
-        self.length = None if stream.length is None else self._share_of(stream.length)
-
-    def _share_of(self, samples: int) -> int:
-        rounds, rest = divmod(samples, self._lanes * self._chunk)
-        return rounds * self._chunk + min(self._chunk, max(0, rest - self._number * self._chunk))
-
-    def locate(self, start: int, stop: int) -> Located:
-        check_range(start, stop, self.length)
-        chunk, offset = np.divmod(np.arange(start, stop), self._chunk)
-        return self._stream.locate_at((chunk * self._lanes + self._number) * self._chunk + offset)

@@ -44,16 +44,13 @@ class PrebatchedPass:
 
     @property
     def lanes(self) -> int:
-        """Number of lanes of the run, L."""
         return self.inner.lanes
 
     @property
     def batches(self) -> int:
-        """Number of micro-batches of the pass."""
         return -(-self._layout.samples // self.batch_size)
 
     def lane(self, number: int) -> _PrebatchedLane:
-        """Return the stream of a lane."""
         check_lane(number, self.lanes)
         batches = max(0, -(-(self.batches - number) // self.lanes))
         has_last = batches > 0 and (self.batches - 1) % self.lanes == number
@@ -193,7 +190,6 @@ class SequentialPass:
         """None: stages that drop or regroup samples decide how many micro-batches a lane makes."""
 
     def lane(self, number: int) -> _SequentialLane:
-        """Return the stream of a lane."""
         check_lane(number, self.lanes)
         total = sum(self.samples)
         return _SequentialLane(self, range(total * number // self.lanes, total * (number + 1) // self.lanes))
@@ -253,7 +249,6 @@ class FinitePass:
         """None: stages that drop or regroup samples decide how many micro-batches a lane makes."""
 
     def lane(self, number: int) -> BlendedLane:
-        """Return the stream of a lane."""
         check_lane(number, self.lanes)
         counts = self._partition.lengths(np.array([number]))[0]
         one = len(self.sources) == 1
@@ -305,9 +300,7 @@ class EpochPartition:
     small sources there are.
 
     Args:
-        sources: At least one.
         repetitions: How often each source's samples come: 2.5 is two epochs and half the samples of a third.
-        lanes: Number of lanes of the run.
     """
 
     def __init__(self, sources: Sequence[SourceOrder], repetitions: Sequence[float], lanes: int) -> None:
@@ -344,7 +337,6 @@ class EpochPartition:
 
         Args:
             source: Shape (m,): the source of each stream.
-            lane: The lane.
             position: Shape (m,): positions in that stream, in ``[0, length)`` of the source in this lane.
 
         Returns:
@@ -377,7 +369,6 @@ class EpochPartition:
         return _Groups(epoch * samples, size, epoch, together)
 
     def _share(self, first_turn: IntArray, size: IntArray, lane: int) -> tuple[IntArray, IntArray]:
-        """Return the start of a lane's share of some groups, and its length."""
         each, extra = np.divmod(size, self.lanes)
         # The lanes with one sample more are those from the first turn on, continued at lane 0.
         straight = np.minimum(extra, self.lanes - first_turn)

@@ -61,7 +61,6 @@ def extend(word: Words, *keys: npt.NDArray[np.integer[Any]] | int) -> Words:
 
     Args:
         word: Hash of the keys before; at least one dimension.
-        keys: Keys, as in :func:`mix`.
     """
     for key in keys:
         word = np.bitwise_xor(word, _word(key))
@@ -170,7 +169,6 @@ class _Network:
         return _Network(self.columns[index], self.rows[index], self.key[index])
 
     def permute(self, position: Words) -> Words:
-        """Move each position once."""
         result = _rounds(self, range(_ROUNDS), position)
         small = np.flatnonzero(self.columns * self.rows < _SMALL_SIZE)
         if len(small):

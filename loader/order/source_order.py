@@ -58,10 +58,6 @@ class SourceOrders:
     """The orders of sources that repeat without end, over a fixed number of lanes.
 
     The samples of one or more epochs are partitioned over the lanes at a time: a cycle.
-
-    Args:
-        sources: At least one.
-        lanes: Number of lanes of the run.
     """
 
     def __init__(self, sources: Sequence[SourceOrder], lanes: int) -> None:
@@ -81,12 +77,7 @@ class SourceOrders:
         return length
 
     def window_of(self, lane: int, position: int) -> tuple[int, int]:
-        """Return the first position of a window of the first source's stream in a lane, and its end.
-
-        Args:
-            lane: The lane.
-            position: A position of the window.
-        """
+        """Return the first position of a window of the first source's stream in a lane, and its end."""
         length, size = int(self.length(lane)[0]), int(self._shuffle.window[0])
         cycle, place = divmod(position, length)
         first = place - place % size
@@ -97,7 +88,6 @@ class SourceOrders:
 
         Args:
             source: Shape (m,): the source of each stream.
-            lane: The lane, or the lane of each stream.
             position: Shape (m,): positions in that stream, from 0, without end.
 
         Returns:
@@ -118,10 +108,6 @@ class SourceOrders:
 
 class SourceShuffle:
     """The two moves of samples: of slices within groups of epochs, and of samples within windows of slices.
-
-    Args:
-        sources: At least one.
-        lanes: Number of lanes of the run.
 
     Attributes:
         samples: For each source, its number of samples.
@@ -155,11 +141,7 @@ class SourceShuffle:
         """Move samples within the windows of a lane.
 
         Args:
-            source: The source of each sample.
-            lane: The lane, or the lane of each sample.
             cycle: The cycle in which the lane got the sample; a single one if it is the same for all.
-            place: The sample's place among those that the lane got in that cycle.
-            length: Number of samples that the lane got.
 
         Returns:
             Places in the same cycles; all of shape (m,).
@@ -189,11 +171,8 @@ class SourceShuffle:
         """Permute the slices of groups of epochs.
 
         Args:
-            source: The source of each sample.
             number: The number of the group; draws with replacement have one epoch in a group. A single one if it is
                 the same for all.
-            place: The sample's place in the group.
-            together: Number of epochs of the group.
 
         Returns:
             The epochs, counted from the group's first, and the sample numbers; all of shape (m,).
@@ -286,10 +265,7 @@ def _interleave_slices(offset: IntArray, size: IntArray, length: IntArray, key: 
     such a slice has the end of one slice of the source and the start of another: its samples ascend but for one step.
 
     Args:
-        offset: Places in the window.
-        size: Number of samples of the window.
         length: Length of its slices; the last may be shorter.
-        key: Keys of the orders.
     """
     slices = -(-size // length)
     last = size - (slices - 1) * length  # samples of the last slice

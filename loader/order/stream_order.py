@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -49,7 +49,6 @@ class RepeatedOrder:
         """None, because the order is endless."""
 
     def lane(self, number: int) -> BlendedLane:
-        """Return the stream of a lane."""
         check_lane(number, self.lanes)
         one = len(self.sources) == 1
         blend = None if one else BlendOrder(self._counts, lane=number, seed=self.seed)
@@ -159,7 +158,6 @@ class LaneHosting:
 
     @property
     def hosted(self) -> int:
-        """Number of lanes that the rank hosts."""
         return self.lanes // self.ranks
 
     @property
@@ -173,15 +171,12 @@ class LaneHosting:
         return self.first_batch + number * self.ranks + self.rank
 
     def lane(self, number: int) -> int:
-        """Return the lane that makes the rank's ``number``-th micro-batch."""
         return self.batch(number) % self.lanes
 
     def worker(self, number: int) -> int:
-        """Return the worker that makes the rank's ``number``-th micro-batch."""
         return number % self.hosted % max(1, self.workers)
 
     def lanes_of_worker(self, worker: int) -> list[int]:
-        """Return the lanes that a worker hosts, in the order of their turns."""
         return [self.lane(turn) for turn in range(worker, self.hosted, max(1, self.workers))]
 
 
@@ -214,7 +209,6 @@ def worker_share(samples: Sequence[int], repetitions: Sequence[float], *, worker
 
 @lru_cache(maxsize=8)
 def _turns(workers: int) -> list[int]:
-    """Return the turn of each worker: halves take turns, and the quarters in them."""
     turns = [0] * workers
     for turn, worker in enumerate(_spread(workers)):
         turns[worker] = turn
@@ -277,8 +271,6 @@ class BlendedLane:
     """The stream of a lane: the blend selects the sources, and their streams the samples.
 
     Args:
-        number: Number of the lane.
-        streams: The sources' streams.
         blend: The blend; None for a single source.
         length: Number of samples of the pass in this lane; None for an endless order.
     """
@@ -370,3 +362,59 @@ def check_sources(sources: Sequence[SourceOrder], shares: Sequence[float], lanes
     shares_array = np.asarray(shares, dtype=np.float64)
     if not (np.isfinite(shares_array).all() and (shares_array > 0).all()):
         raise ValueError(f"expected numbers above 0, found {list(shares)}")
+
+
+@dataclass(frozen=True)
+class DealtOrder:
+    """The stream of one lane, dealt to the lanes of a run in chunks: lane l gets chunks l, l + L, l + 2 · L, ….
+
+    Args:
+        inner: The order, of a single lane.
+        lanes: Number of lanes of the run.
+        chunk: Number of samples of a chunk, such as the samples of a micro-batch.
+
+    Raises:
+        ValueError: The order has several lanes, there is no lane, or a chunk is below 1 sample.
+
+    >>> from loader.order import SourceOrder
+    >>> inner = RepeatedOrder((SourceOrder(samples=5, slice_length=5, epochs_together=None),), (1.0,), lanes=1, seed=0)
+    >>> DealtOrder(inner, lanes=2, chunk=2).lane(1).locate(0, 4)[2].tolist()
+    [2, 3, 1, 2]
+    """
+
+    inner: Any  # a RepeatedOrder, EditedOrder or FinitePass
+    lanes: int
+    chunk: int
+
+    def __post_init__(self) -> None:
+        if self.inner.lanes != 1 or self.lanes < 1 or self.chunk < 1:
+            raise ValueError(f"expected an order of 1 lane, and at least 1 lane and 1 sample of a chunk, found {self}")
+
+    @property
+    def batches(self) -> int | None:
+        """Number of chunks of a pass; None for an endless order."""
+        length = self.inner.lane(0).length
+        return None if length is None else -(-length // self.chunk)
+
+    def lane(self, number: int) -> _DealtLane:
+        check_lane(number, self.lanes)
+        return _DealtLane(self, self.inner.lane(0), number)
+
+
+class _DealtLane:
+    def __init__(self, order: DealtOrder, stream: Any, number: int) -> None:
+        self._stream = stream
+        self._number = number
+        self._lanes = order.lanes
+        self._chunk = order.chunk
+        self.length = None if stream.length is None else self._share_of(stream.length)
+
+    def _share_of(self, samples: int) -> int:
+        rounds, rest = divmod(samples, self._lanes * self._chunk)
+        return rounds * self._chunk + min(self._chunk, max(0, rest - self._number * self._chunk))
+
+    def locate(self, start: int, stop: int) -> Located:
+        check_range(start, stop, self.length)
+        chunk, offset = np.divmod(np.arange(start, stop), self._chunk)
+        located: Located = self._stream.locate_at((chunk * self._lanes + self._number) * self._chunk + offset)
+        return located

@@ -119,7 +119,6 @@ class VolumeBlend:
         self._begin(weights)
 
     def _begin(self, weights: Sequence[float]) -> None:
-        """Begin to choose by some weights."""
         if not all(isfinite(weight) and weight >= 0 for weight in weights) or not any(weights):
             raise ValueError(f"expected weights above 0, found {list(weights)}")
         largest = max(weights)  # dividing by it first keeps the sum of large weights finite
@@ -177,7 +176,6 @@ class VolumeBlend:
         """Count the item of a dataset that :meth:`choose` returned.
 
         Args:
-            place: The dataset.
             size: The item's size, finite and at least 0; 0 for a skipped item.
         """
         items, volume, empty = self._volumes.get(place, (0, 0.0, 0.0))
@@ -207,7 +205,6 @@ class VolumeBlend:
             heappush(self._ahead, (start, deadline, place))
 
     def volume(self, place: int) -> LeafVolume:
-        """Return the counts of a dataset."""
         return self._volumes.get(place, (0, 0.0, 0.0))
 
     def target(self, place: int) -> float:

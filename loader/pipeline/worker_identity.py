@@ -6,12 +6,7 @@ import threading
 
 from ..lazy_torch import torch
 
-
-class _Thread(threading.local):
-    worker: int | None = None
-
-
-_thread = _Thread()
+_thread = threading.local()
 
 
 def set_worker_thread(worker: int) -> None:
@@ -25,12 +20,13 @@ def is_worker_thread() -> bool:
     Python's, numpy's and torch's global generators belong to all threads of a process. A worker that is a thread must
     therefore neither seed nor restore them.
     """
-    return _thread.worker is not None
+    return getattr(_thread, "worker", None) is not None
 
 
 def worker_number() -> int | None:
     """Return the number of this worker among the workers of its rank; None in the rank's own process."""
-    if _thread.worker is not None:
-        return _thread.worker
+    worker: int | None = getattr(_thread, "worker", None)
+    if worker is not None:
+        return worker
     info = torch.utils.data.get_worker_info()
     return None if info is None else int(info.id)

@@ -15,7 +15,7 @@ from .batching.concat import (
 from .building.check import DecodeCheck as DecodeCheck, check_image_bytes as check_image_bytes
 from .building.sample_builder import SampleBuilder as SampleBuilder
 from .decoding.decoder import SampleDecoder as SampleDecoder
-from .decoding.encoded_image import EncodedImage as EncodedImage
+from .decoding.image_decode import EncodedImage as EncodedImage
 from .encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
 from .encoding.size_metric import sample_size_metric as sample_size_metric

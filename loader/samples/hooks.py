@@ -6,12 +6,64 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
+import numpy as np
+
+from ..cached_property import cached_property
 from ..errors import EnergonError
+from ..order import extend_integer
 
 if TYPE_CHECKING:
-    from .hook_rng import HookRng
+    from torch import Generator
+
+_RNG = 32  # separates these seeds from those of the global generators
+
+
+class HookRng:
+    """Random generators for hooks, independent of the global ones; each is created on first access.
+
+    Args:
+        parts: Integers that determine the random numbers.
+
+    >>> HookRng(0, 1).random.random() == HookRng(0, 1).random.random()
+    True
+    """
+
+    def __init__(self, *parts: int) -> None:
+        self._word = extend_integer(0, _RNG, *parts)
+
+    @cached_property
+    def torch(self) -> Generator:
+        """Generator of torch on the CPU."""
+        from torch import Generator
+
+        return Generator().manual_seed(self._word)
+
+    @cached_property
+    def torch_cuda(self) -> Generator:
+        """Generator of torch on the current CUDA device.
+
+        Raises:
+            EnergonError: There is no CUDA device.
+        """
+        from torch import Generator, cuda
+
+        if not cuda.is_available():
+            raise EnergonError("rng.torch_cuda needs a CUDA device, and there is none", hint="use rng.torch")
+        return Generator(device="cuda").manual_seed(self._word)
+
+    @cached_property
+    def numpy(self) -> np.random.Generator:
+        """Generator of numpy."""
+        return np.random.default_rng(self._word)
+
+    @cached_property
+    def random(self) -> Random:
+        """Generator of Python's ``random``."""
+        return Random(self._word)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -222,9 +274,20 @@ class HookContext:
     Attributes:
         rng_parts: Integers that seed ``TaskEncoder.rng``; set it to start new generators.
         closers: Called when the worker of the lane ends.
+        outer: The context to which ``worker_pop_sample_index`` returns; None for a context of the library.
     """
 
-    __slots__ = ("_rng", "_rng_of", "batch_index", "cache", "closers", "rng_parts", "sample_index", "worker_config")
+    __slots__ = (
+        "_rng",
+        "_rng_of",
+        "batch_index",
+        "cache",
+        "closers",
+        "outer",
+        "rng_parts",
+        "sample_index",
+        "worker_config",
+    )
 
     def __init__(
         self,
@@ -240,6 +303,7 @@ class HookContext:
         self.worker_config = worker_config
         self.rng_parts: tuple[int, ...] = ()
         self.closers: list[Callable[[], None]] = []
+        self.outer: HookContext | None = None
         self._rng_of: tuple[int, ...] | None = None
         self._rng: HookRng | None = None
 
@@ -247,8 +311,6 @@ class HookContext:
     def rng(self) -> HookRng:
         """Random generators of the running hook."""
         if self._rng is None or self._rng_of is not self.rng_parts:  # each assignment is another tuple
-            from .hook_rng import HookRng  # imports torch
-
             self._rng, self._rng_of = HookRng(*self.rng_parts), self.rng_parts
         return self._rng
 
@@ -322,11 +384,7 @@ def hook_context() -> HookContext:
 
 
 def current_cache() -> Any:
-    """Return the cache pool of the run.
-
-    Raises:
-        EnergonError: No hook is running, or the run has no cache pool.
-    """
+    """Return the cache pool of the run."""
     cache = hook_context().cache
     if cache is None:
         raise EnergonError("a hook asks for the cache, and this run has none", hint="pass a cache_pool to the loader")

@@ -6,10 +6,76 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import lru_cache
+from operator import is_
+from types import NoneType
 from typing import Any, Self, TypeVar, dataclass_transform, overload
 
 from ..errors import ConfigError, SampleError
-from .nested_values import field_names
+from ..lazy_torch import torch
+
+PLAIN = frozenset({bool, bytes, float, int, str, NoneType})
+"""Classes of values that stay."""
+
+
+@lru_cache(maxsize=256)
+def field_names(kind: Any) -> tuple[str, ...]:
+    """Return the names of the fields of a dataclass, without those that describe the sample."""
+    return tuple(field.name for field in fields(kind) if not field.name.startswith("__"))
+
+
+def _is_packed(value: Any) -> bool:
+    """Return True for a sequence that torch has packed: a NamedTuple that partly stays on the CPU."""
+    return isinstance(value, torch.nn.utils.rnn.PackedSequence)
+
+
+def map_values(value: Any, function: Callable[[Any], Any], *, is_leaf: Callable[[Any], bool] = _is_packed) -> Any:
+    """Apply a function to the values in nested dicts, lists, tuples, NamedTuples and dataclasses.
+
+    Containers without a changed value are returned as they are; others are copied, with their classes. Numbers, text
+    and bytes in containers stay, and so do fields such as ``__sources__``, which describe the samples.
+
+    Args:
+        value: The nested values.
+        function: Returns the new value, or the same object.
+        is_leaf: Returns True for containers that the function gets as a whole.
+
+    >>> map_values({"a": [1, {2}], "b": (3,)}, lambda value: sorted(value))
+    {'a': [1, [2]], 'b': (3,)}
+    """
+    if is_leaf(value):
+        return function(value)
+    if isinstance(value, Mapping):
+        changed = {
+            key: new for key, old in value.items() if (new := map_values(old, function, is_leaf=is_leaf)) is not old
+        }
+        if not changed:
+            return value
+        if type(value) is dict:
+            return value | changed
+        copied: Any = copy(value)
+        for key, new in changed.items():
+            copied[key] = new
+        return copied
+    if isinstance(value, list | tuple):
+        found = [item if type(item) in PLAIN else map_values(item, function, is_leaf=is_leaf) for item in value]
+        if all(map(is_, found, value)):
+            return value
+        return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
+    if is_dataclass(value) and not isinstance(value, type):
+        return _mapped_fields(value, function, is_leaf)
+    return function(value)
+
+
+def _mapped_fields(value: Any, function: Callable[[Any], Any], is_leaf: Callable[[Any], bool]) -> Any:
+    copied = value
+    kind: Any = type(value)
+    for name in field_names(kind):
+        old = getattr(value, name, None)
+        new = old if type(old) in PLAIN else map_values(old, function, is_leaf=is_leaf)
+        if new is not old:
+            copied = copy(value) if copied is value else copied
+            object.__setattr__(copied, name, new)  # also of a frozen class
+    return copied
 
 
 class PinMemoryMixin:
@@ -114,7 +180,7 @@ def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable
     """Turn a class into a dataclass with keyword-only arguments.
 
     A subclass may then add required fields to a class that has optional ones. ``repr`` shows shapes and types of
-    tensors instead of their numbers, and ``print`` also their ranges. The options are those of
+    tensors instead of their numbers, and ``print`` also their ranges. The options are passed to
     :func:`dataclasses.dataclass`.
 
     >>> @edataclass
@@ -141,32 +207,22 @@ def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable
 def pinned(value: Any) -> Any:
     """Return a copy of a value whose tensors are in page-locked memory; a value without tensors is returned as it is.
 
-    Recurses into dataclasses, dicts, lists and tuples, and calls ``pin_memory`` of other objects that have it. Fields
-    of dataclasses such as ``__sources__``, which describe the samples, stay.
+    Recurses as :func:`map_values` does, and calls ``pin_memory`` of all objects that have it, as tensors do.
     """
-    if isinstance(value, str | bytes | int | float | None):
-        return value
-    if hasattr(value, "pin_memory"):  # tensors do
-        return value.pin_memory()
-    if isinstance(value, dict):
-        copied = copy(value)
-        copied.update({name: pinned(inner) for name, inner in value.items()})
-        return copied
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*map(pinned, value))
-    if type(value) in {list, tuple}:
-        return type(value)(map(pinned, value))
-    return with_pinned_fields(value) if is_dataclass(value) and not isinstance(value, type) else value
+    return map_values(value, _pin, is_leaf=_is_pinned_whole)
 
 
 def with_pinned_fields(value: Any) -> Any:
-    """Return a copy of a dataclass whose fields' tensors are in page-locked memory."""
-    copied = copy(value)
-    kind: Any = type(value)
-    for name in field_names(kind):
-        # object.__setattr__ also works for frozen dataclasses; the class's __init__ may not accept batched fields.
-        object.__setattr__(copied, name, pinned(getattr(value, name)))
-    return copied
+    """Return a dataclass whose fields' tensors are in page-locked memory: a copy, if it has any."""
+    return _mapped_fields(value, _pin, _is_pinned_whole)
+
+
+def _pin(value: Any) -> Any:
+    return value.pin_memory() if hasattr(value, "pin_memory") else value
+
+
+def _is_pinned_whole(value: Any) -> bool:
+    return hasattr(value, "pin_memory") or (isinstance(value, Mapping) and not isinstance(value, dict))
 
 
 def as_type(value: Any, target: Any) -> Any:
@@ -192,10 +248,10 @@ def as_type(value: Any, target: Any) -> Any:
     required, optional = _names(target)
     missing = [name for name in required if name not in given]
     if missing:
-        lacking = ", ".join(map(repr, missing))
+        lacking, key = ", ".join(map(repr, missing)), given.get("__key__")
         raise SampleError(
             f"cannot convert a {type(value).__name__} to a {target.__name__}: it has no field {lacking}",
-            key=_key(given),
+            key=key if isinstance(key, str) else None,
             hint="give the field a default, or define the hook that adds it",
         )
     return target(**{name: given[name] for name in (*required, *optional) if name in given})
@@ -210,14 +266,8 @@ def fields_of(value: Any) -> Mapping[str, Any]:
     return getattr(value, "__dict__", {})
 
 
-def _key(given: Mapping[str, Any]) -> str | None:
-    key = given.get("__key__")
-    return key if isinstance(key, str) else None
-
-
 @lru_cache(maxsize=256)
 def _names(target: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of a dataclass's required and optional fields."""
     if not is_dataclass(target):
         name = getattr(target, "__name__", repr(target))
         raise ConfigError(

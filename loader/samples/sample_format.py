@@ -34,6 +34,7 @@ def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_
     >>> format_sample_compact({"image": torch.zeros(3, 8, 8), "ids": list(range(99)), "text": "a" * 99}, max_items=2)
     "{'image': Tensor(float32, [3, 8, 8]), 'ids': [0, 1, … 97 more], … 1 more}"
     """
+    # Values without fields or items.
     if isinstance(sample, Tensor | np.ndarray):
         return _shape(sample)
     if isinstance(sample, str | bytes):
@@ -42,6 +43,7 @@ def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_
         return repr(sample)
     if not (named := _named_values(sample)) and not isinstance(sample, Sequence | set | frozenset | Mapping):
         return _cut_text(repr(sample), max_str_len)
+    # Fields and items, each in a bounded length, up to the given depth.
     left, right = _brackets(sample)
     if depth <= 0:
         return f"{left}…{right}"
@@ -215,7 +217,6 @@ def _range(value: Any) -> str:
 
 
 def _is_plain(value: Tensor) -> bool:
-    """Return True if numpy has the tensor's dtype."""
     return not value.is_quantized and "bfloat16" not in str(value.dtype) and "float8" not in str(value.dtype)
 
 

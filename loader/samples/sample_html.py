@@ -48,7 +48,7 @@ class Page:
         return True
 
     def add_table(self, rows: Iterable[Sequence[str]]) -> None:
-        """Add a table; each row has several forms, of which the first one that fits is taken."""
+        """Add a table; the first of the forms of each row that fits is taken."""
         end = "</table>"
         self._left -= len(end)
         if self.add(f"<table style='{_TABLE}'>"):
@@ -96,7 +96,6 @@ def _image_tags(value: Any) -> Iterator[str]:
 
 
 def _pictures(value: Any) -> Iterator[Picture]:
-    """Yield the pictures of a value: of an image, a batch or clip of them, an encoded one, or a list of these."""
     if isinstance(value, Tensor | np.ndarray):
         shape = tuple(value.shape)
         if len(shape) == 4:

@@ -22,7 +22,7 @@ from loader import (
     get_loader,
 )
 from loader.samples.batching.device_copy import DeviceCopies
-from loader.samples.nested_values import map_values
+from loader.samples.sample_dataclass import map_values
 from loader.testing.stage import Values
 from tests.e2e.drawing_encoders import PackingTwice, Skipping
 from tests.e2e.drawing_pipelines import Build, Data, limited, train, val, write_data

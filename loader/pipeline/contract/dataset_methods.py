@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from types import GenericAlias
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ...errors import ConfigError, EnergonError, StateError
 from ...format.documents.messages import short_repr
@@ -18,46 +18,11 @@ from .running import Running, State
 T_co = TypeVar("T_co", covariant=True)
 
 BOUND = "_lane_input"
-"""Attribute of a copy of a dataset that is open for a lane: its :class:`BoundInput`."""
+"""Attribute of a copy of a dataset that is open for a lane: its :class:`.OpenInput`."""
 _DIRECT = "_direct_loader"
 
 
-class BoundInput(Protocol):
-    """A dataset that is open for a lane, as the code of a user's dataset iterates it."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield items, from the end of the last iteration; start the next pass if the last one is over."""
-
-    def has_samples(self) -> bool:
-        """Return True if there is an item in this lane."""
-
-    def save_state(self) -> dict[str, Any]:
-        """Return a reference to this input: the lane's state contains its position."""
-
-    def restore_state(self, state: Any) -> None:
-        """Start over for None; the position in a reference is restored with the lane's state."""
-
-    def restore_sample(self, restore_key: Any) -> Any:
-        """Rebuild an item by its ``__restore_key__``."""
-
-
-class DirectLoader(Protocol):
-    """The loader without workers of a dataset that is iterated directly."""
-
-    def __iter__(self) -> Iterator[Any]:
-        """Yield micro-batches."""
-
-    def save_state_rank(self) -> dict[str, Any]:
-        """Return the position."""
-
-    def restore_state_rank(self, state: dict[str, Any] | None) -> None:
-        """Continue at a position."""
-
-    def restore_sample(self, restore_key: Any) -> Any:
-        """Rebuild an item by its ``__restore_key__``."""
-
-
-_direct_loaders: list[Callable[[Any], DirectLoader]] = []
+_direct_loaders: list[Callable[[Any], Any]] = []
 
 
 class _Thread(threading.local):
@@ -69,17 +34,13 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-def set_direct_loader(open_loader: Callable[[Any], DirectLoader]) -> None:
+def set_direct_loader(open_loader: Callable[[Any], Any]) -> None:
     """Set the function that opens a loader without workers for a dataset; loaders are in a room above this one."""
     _direct_loaders[:] = [open_loader]
 
 
 class in_user_iteration:  # noqa: N801 - a context manager; @contextmanager takes five times as long
-    """Context manager around the ``__iter__`` of a user's dataset, where no loader may be opened.
-
-    Args:
-        name: Name of the dataset, for messages.
-    """
+    """Context manager around the ``__iter__`` of a user's dataset, where no loader may be opened."""
 
     __slots__ = ("_name",)
 
@@ -133,11 +94,11 @@ class DatasetMethods(Generic[T_co]):
                 "this dataset has workers of its own: iterate get_loader(dataset) instead of torch's "
                 "DataLoader(dataset), or open the samples by number with random_access()"
             )
-        bound: BoundInput | None = self.__dict__.get(BOUND)
+        bound = self.__dict__.get(BOUND)
         return iter(self._direct() if bound is None else bound)
 
-    def _direct(self) -> DirectLoader:
-        loader: DirectLoader | None = self.__dict__.get(_DIRECT)
+    def _direct(self) -> Any:
+        loader: Any = self.__dict__.get(_DIRECT)
         if loader is None:
             if _thread.user_iterations:
                 name = type(self).__name__
@@ -164,14 +125,15 @@ class DatasetMethods(Generic[T_co]):
 
     def worker_has_samples(self) -> bool:
         """Return True if this dataset has samples in the present lane; always outside of a lane."""
-        bound: BoundInput | None = self.__dict__.get(BOUND)
+        bound = self.__dict__.get(BOUND)
         return bound is None or bound.has_samples()
 
     def save_state(self) -> dict[str, Any]:
         """Return the attributes named by ``_savable_fields``, or the position of a dataset of the library."""
         if not self.defines_iter:
-            bound: BoundInput | None = self.__dict__.get(BOUND)
-            return self._direct().save_state_rank() if bound is None else bound.save_state()
+            bound = self.__dict__.get(BOUND)
+            position: dict[str, Any] = self._direct().save_state_rank() if bound is None else bound.save_state()
+            return position
         state: dict[str, Any] = {"__class__": type(self).__name__}
         for name in self._savable_fields:
             value = getattr(self, name)
@@ -184,7 +146,7 @@ class DatasetMethods(Generic[T_co]):
         Raises:
             StateError: The state lacks a field of ``_savable_fields``.
         """
-        bound: BoundInput | None = self.__dict__.get(BOUND)
+        bound = self.__dict__.get(BOUND)
         if state is None:
             self.reset_state_deep()
         elif not self.defines_iter:
@@ -219,7 +181,7 @@ class DatasetMethods(Generic[T_co]):
 
     def reset_state_deep(self) -> None:
         """Restore the initial state of this dataset and its inner datasets."""
-        bound: BoundInput | None = self.__dict__.get(BOUND)
+        bound = self.__dict__.get(BOUND)
         if bound is not None:
             bound.restore_state(None)
         self.__dict__.pop(_DIRECT, None)
@@ -275,7 +237,7 @@ class DatasetMethods(Generic[T_co]):
         Raises:
             EnergonError: The dataset is a user's, which does not override this method.
         """
-        bound: BoundInput | None = self.__dict__.get(BOUND)
+        bound = self.__dict__.get(BOUND)
         if bound is not None:
             return bound.restore_sample(restore_key)
         if self.defines_iter:
@@ -293,7 +255,6 @@ class DatasetMethods(Generic[T_co]):
 
     @staticmethod
     def _function_config(fn: Callable[..., Any]) -> str:
-        """Return the full name of a function, for :meth:`config`."""
         function = getattr(fn, "__func__", fn)
         return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(fn).__qualname__)}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import GeneratorType, MethodType
 from typing import Any
@@ -15,9 +15,9 @@ from ...samples.hooks import restores_encoder_seeds, restores_seeds
 from ..failures.policy import hook_name, stage_and_hook
 from ..measuring.recorder import register, skipped_items
 from .item_id import ItemId, integers_of, sample_index_of, samples_in
-from .lane import Lane, set_restore_key
+from .lane import BufferedItem, Lane, LaneInput, set_restore_key
 from .rng import preserve_rng_state, seed_sample
-from .running import SKIPPED
+from .running import SKIPPED, State
 
 _HINT = "keys and states fit only the dataset and the hooks that made them"
 
@@ -321,6 +321,12 @@ class BatchHook(Hook):
         set_restore_key(batch, self._path, self._lane, item_ids)
         return batch, item_ids
 
+    def join(self, items: Iterable[BufferedItem]) -> tuple[Any, ItemId]:
+        """Return the micro-batch of items that waited in a buffer, and its id, as :meth:`make` does."""
+        made = [(item.value(self._upstream, self._lane), item.item_id) for item in items]
+        made = [(value, item_id) for value, item_id in made if value is not SKIPPED]
+        return self.make([value for value, _ in made], tuple([item_id for _, item_id in made]))
+
     def load(self, item_id: ItemId) -> Any:
         """Rebuild the micro-batch of an id; :data:`.SKIPPED` if none of its items is left."""
         loaded = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
@@ -330,6 +336,22 @@ class BatchHook(Hook):
         batch = self.call(values, item_id)
         set_restore_key(batch, self._path, self._lane, item_id)
         return batch
+
+
+def open_joined(definition: Any, lane: Lane, state: State, *, stage: str) -> tuple[LaneInput, BatchHook]:
+    """Open the input of a stage that joins items by its ``batcher``, and this function for the items.
+
+    Args:
+        definition: The stage.
+        lane: The lane.
+        state: The lane's state.
+        stage: The name of the function's stage, for messages.
+    """
+    path = lane.path + definition.key
+    upstream = LaneInput(definition.inputs[0], lane, state, path)
+    tolerance, sizes = definition.failure_tolerance, definition.size_metrics
+    hook = BatchHook(definition.batcher, lane, upstream, path, failure_tolerance=tolerance, stage=stage, sizes=sizes)
+    return upstream, hook
 
 
 def activity_name(stage: str, function: Callable[..., Any]) -> str:

@@ -41,9 +41,7 @@ def replace_datasets(
     """Copy a user's dataset, with each of the library's datasets in its attributes replaced.
 
     Args:
-        dataset: The user's dataset.
         replace: Called once for each of the library's datasets.
-        done: Replacements so far, by the address of the replaced dataset.
         config: The worker config of the copy; None keeps the original's.
     """
 

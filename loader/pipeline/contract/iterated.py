@@ -12,11 +12,10 @@ from typing import Any
 from ...errors import StateError, escape_controls
 from ...samples.hooks import running_hook_context
 from ..measuring.recorder import register
-from .buffered import BufferedItem
 from .dataset_methods import BOUND, in_user_iteration, inherits_stage
 from .inner_datasets import replace_datasets
 from .item_id import ItemId, as_item_id, position_of
-from .lane import Lane, set_restore_key
+from .lane import BufferedItem, Lane, set_restore_key
 from .running import SKIPPED, Running, State
 from .user_state import decode_state, encode_state
 from .worker_config import WorkerConfig
@@ -26,16 +25,7 @@ OWN = "own"
 
 
 class UserRunning:
-    """Iterator over one lane of a user's dataset.
-
-    Args:
-        dataset: The user's dataset.
-        inputs: The stages of its inner datasets, in the order of :func:`inner_datasets`.
-        lane: The lane.
-        state: Empty, or a saved state.
-        key: Key of the stage.
-        ranks: R, when the run began.
-    """
+    """Iterator over one lane of a user's dataset."""
 
     def __init__(self, dataset: Any, inputs: Sequence[Any], lane: Lane, state: State, *, key: str, ranks: int) -> None:
         own = state.get(key, {})
@@ -69,7 +59,6 @@ class UserRunning:
         self._inputs[place].reach(number // len(self._inputs))
 
     def _copy(self, dataset: Any) -> Any:
-        """Copy the user's dataset for this lane, in its initial state."""
         if inherits_stage(dataset):
             copied = copy.copy(dataset)
             setattr(copied, BOUND, self._inputs[0])
@@ -140,16 +129,7 @@ class UserRunning:
 
 
 class OpenInput:
-    """An inner dataset, open for a lane.
-
-    Args:
-        definition: Its stage.
-        place: Its number among the inputs.
-        inputs: The number of inputs.
-        lane: The lane of the user's dataset.
-        key: The key of its stage.
-        received: Records the items that the user's code receives.
-    """
+    """An inner dataset, open for a lane."""
 
     def __init__(
         self, definition: Any, place: int, inputs: int, *, lane: Lane, key: str, received: ReceivedItems
@@ -171,7 +151,6 @@ class OpenInput:
         self._ended_before = self._is_over
 
     def bound(self) -> Any:
-        """Return a copy of the dataset that iterates this input."""
         copied = copy.copy(self._definition)
         setattr(copied, BOUND, self)
         return copied
@@ -187,7 +166,6 @@ class OpenInput:
         return self._running
 
     def reach(self, number: int) -> None:
-        """Open a pass that has a saved state."""
         if number == self._pass and self._saved:
             self._open()
 
@@ -199,7 +177,7 @@ class OpenInput:
             self._start(self._pass + 1)
         while True:
             try:
-                value, item_id = self._take()
+                value, item_id = self._peeked.pop() if self._peeked else self._open().next()
             except StopIteration:
                 self._is_over = True
                 return
@@ -209,9 +187,6 @@ class OpenInput:
             set_restore_key(value, lane.path + self._definition.key, lane, item_id)
             self._received.add(value, self.place + self._pass * self._inputs, item_id, lane.context.batch_index)
             yield value
-
-    def _take(self) -> tuple[Any, ItemId]:
-        return self._peeked.pop() if self._peeked else self._open().next()
 
     def _start(self, number: int) -> None:
         self._pass, self._running, self._saved, self._is_over = number, None, {}, False
@@ -237,7 +212,6 @@ class OpenInput:
         return True
 
     def state(self) -> State:
-        """Return the position."""
         state: State = {"pass": self._pass, "over": self._is_over}
         if self._running is None:
             return state | {"state": self._saved}
@@ -253,11 +227,6 @@ class OpenInput:
             self._start(0)
 
     def restore_sample(self, restore_key: Any) -> Any:
-        """Rebuild an item by its ``__restore_key__``.
-
-        Raises:
-            StateError: The key is not of an item of this input.
-        """
         key = as_item_id(restore_key)
         number = str(key[0]).removeprefix(self._lane.path).partition("/")[0] if key else ""
         if len(key) != 4 or not number.isdecimal():
@@ -265,7 +234,6 @@ class OpenInput:
         return self.load(int(number) // self._inputs, key[3])
 
     def load(self, number: int, item_id: ItemId) -> Any:
-        """Rebuild an item of a pass."""
         if number == self._pass:
             return self._open().load(item_id)
         return self._definition.open(self._lane_of(number).alone(), {}).load(item_id)
@@ -285,12 +253,7 @@ _warned: set[str] = set()
 
 
 def warn_once(message: str, *, stacklevel: int = 2) -> None:
-    """Warn, unless the same message has been shown in this process.
-
-    Args:
-        message: The message.
-        stacklevel: The caller to name, as for :func:`warnings.warn`.
-    """
+    """Warn, unless the same message has been shown in this process."""
     if message not in _warned:
         _warned.add(message)
         warnings.warn(escape_controls(message), RuntimeWarning, stacklevel=stacklevel)
@@ -301,13 +264,6 @@ class LaneWorkerConfig(WorkerConfig):
 
     @classmethod
     def of(cls, config: WorkerConfig, lane: Lane, ranks: int) -> LaneWorkerConfig:
-        """Create the config of a lane.
-
-        Args:
-            config: The config of the run.
-            lane: The lane.
-            ranks: The number of ranks when the run began, so that a restored lane keeps its part.
-        """
         share = lane.count // ranks
         found = cls(
             rank=lane.number % ranks,
@@ -323,12 +279,10 @@ class LaneWorkerConfig(WorkerConfig):
         return found
 
     def rank_worker_id(self) -> int:
-        """Return the number of the lane among the lanes of its rank."""
         worker: int = self.__dict__["_worker"]
         return worker
 
     def assert_worker(self) -> None:
-        """Check that the code of a run is running."""
         if running_hook_context() is None:
             super().assert_worker()
 

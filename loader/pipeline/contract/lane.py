@@ -7,15 +7,100 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import copy
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from ...errors import EnergonError, SkipSample
 from ...order import mix
 from ...samples.hooks import HookContext, set_hook_context
 from ..failures.policy import FailurePolicy
 from ..measuring.item_sources import ReaderSources
 from ..measuring.recorder import WorkerRecorder
-from .item_id import LANE_ITEM, ItemId
-from .running import Running, State
+from .item_id import LANE_ITEM, ItemId, as_item_id, integers_of, plain_item_id
+from .rng import preserve_rng_state, seed_sample
+from .running import SKIPPED, Running, State
+
+_NOT_BUILT: Final = object()
+_LOST: Final = "lost items"
+
+
+class BufferedItem:
+    """An item in a buffer.
+
+    Args:
+        item_id: Its id.
+        batch: The micro-batch during which it was made; hooks that rebuild it see the same.
+        value: The item; omitted if it has to be rebuilt.
+    """
+
+    __slots__ = ("_value", "batch", "item_id")
+
+    def __init__(self, item_id: ItemId, batch: int | None, value: Any = _NOT_BUILT) -> None:
+        self.item_id = item_id
+        self.batch = batch
+        self._value = value
+
+    @classmethod
+    def from_state(cls, saved: Any) -> BufferedItem:
+        """Create an item from the result of :meth:`to_state`."""
+        item_id, batch = saved
+        return cls(as_item_id(item_id), batch)
+
+    def to_state(self) -> list[Any]:
+        """Return the item's id and micro-batch as plain data."""
+        return [plain_item_id(self.item_id), self.batch]
+
+    def of_lane(self, number: int) -> BufferedItem:
+        """Return the item with the id that it has in other lanes than its own."""
+        item_id = self.item_id
+        if not (isinstance(item_id, tuple) and item_id and item_id[0] == LANE_ITEM):
+            item_id = (LANE_ITEM, number, item_id)
+        return BufferedItem(item_id, self.batch, self._value)
+
+    def value(self, upstream: Any, lane: Lane) -> Any:
+        """Return the item; :data:`SKIPPED` if it cannot be rebuilt and the error is tolerated.
+
+        Args:
+            upstream: The stage that made it.
+            lane: The lane.
+        """
+        if self._value is _NOT_BUILT:
+            context = lane.context
+            current, context.batch_index = context.batch_index, self.batch
+            try:
+                self._value = rebuild_item(upstream, lane, self.item_id)
+            finally:
+                context.batch_index = current
+        return self._value
+
+
+def rebuild_item(upstream: Any, lane: Lane, item_id: ItemId) -> Any:
+    """Rebuild an item, and restore the random generators; return :data:`SKIPPED` if a failure is tolerated."""
+    with preserve_rng_state(), lane.context.seeded_rng(lane.seed, lane.number, *integers_of(item_id)):
+        seed_sample(lane.seed, lane.number, item_id)
+        try:
+            return upstream.load(item_id)
+        except SkipSample:
+            return SKIPPED
+        except Exception as error:
+            if not isinstance(error, EnergonError):
+                error.add_note(
+                    f"This happened while item {plain_item_id(item_id)} of lane {lane.number} was rebuilt for a "
+                    "restored state. If no hook raised it, the state is damaged: restore an earlier one."
+                )
+            lane.failures.failed_to_rebuild(error)
+            return SKIPPED
+
+
+def note_lost_item(lane: Lane) -> None:
+    """Note that an item cannot be rebuilt, since its dataset left the mix."""
+    lane.shared[_LOST] = lost_items(lane) + 1
+
+
+def lost_items(lane: Lane) -> int:
+    """Return the number of items that could not be rebuilt, since their datasets left the mix."""
+    found: int = lane.shared.get(_LOST, 0)
+    return found
+
 
 _CHILD = 20  # separates the seeds of children from other seeds
 
@@ -24,17 +109,13 @@ class LastSample(Protocol):
     """Breadcrumb for reports of crashes and hangs: the sample that this worker started last."""
 
     def note_positions_at(self, path: str) -> Callable[[int], Any]:
-        """Return the function that a reader calls before each sample, with its position.
-
-        Args:
-            path: The path of the reader's lane.
-        """
+        """Return the function that a reader calls before each sample, with its position."""
 
     def note_lane(self, lane: int) -> None:
         """Record the lane of the positions that follow."""
 
     def note_hook(self, lane: int) -> None:
-        """Record that a lane calls a hook for several samples, none of which is the one that runs."""
+        """Record that a lane calls a hook for several samples at once."""
 
 
 class _NoLastSample:
@@ -146,13 +227,7 @@ class Lane:
         self.shares_pass = False
 
     def child(self, place: int, key: str | None = None) -> Lane:
-        """Return the lane for the ``place``-th of several inputs: with another seed, and a longer path.
-
-        Args:
-            place: The input, or the pass.
-            key: The key of the stage in the ids of its items, if it opens the input now: statistics find the sources
-                of items by it.
-        """
+        """Return the lane for the ``place``-th of several inputs: with another seed, and a longer path."""
         child = copy(self)
         child.seed = child_seed(self.seed, place)
         child.path = f"{self.path}{place}/"
@@ -169,7 +244,6 @@ class Lane:
         return self.sibling(self.number)
 
     def sibling(self, number: int) -> Lane:
-        """Return another lane of the run, to rebuild its items for this one."""
         other = copy(self)
         other.number = other.root_number = number
         other.shared, other.shares_pass = {}, False
@@ -180,11 +254,6 @@ class Lane:
 def child_seed(seed: int, place: int) -> int:
     """Return the seed of the ``place``-th of several inputs."""
     return int(mix(seed, _CHILD, place))
-
-
-class _Stage(Protocol):
-    def open(self, lane: Lane, state: State) -> Running:
-        """Open the stage for a lane."""
 
 
 class LaneInput:
@@ -222,7 +291,7 @@ class LaneInput:
         "state",
     )
 
-    def __init__(self, dataset: _Stage, lane: Lane, state: State, stage: str) -> None:
+    def __init__(self, dataset: Any, lane: Lane, state: State, stage: str) -> None:
         self._dataset = dataset
         self._lane = lane
         self.number = lane.number
@@ -230,14 +299,32 @@ class LaneInput:
         self._stage = stage
         self._own: Running = dataset.open(lane, state)
         # The methods of the stage below, so that the samples of the lane itself cost no additional call.
-        self.next = self._own.next
-        self.state = self._own.state
+        self.next: Callable[[], tuple[Any, ItemId]] = self._own.next
+        self.state: Callable[[], State] = self._own.state
         self.release: Callable[[], list[list[Any]]] = list
         self._following: Iterator[LaneInput] | None = None
         self._current: LaneInput | None = None
         self._copies: dict[int, Running] = {}  # of other lanes, to rebuild their items
         if lane.neighbours is not None:
             lane.neighbours.add(stage, self)
+
+    def fill(self, values: list[Any], item_ids: list[ItemId], size: int) -> None:
+        """Append items to lists of values and ids until they have ``size`` items, or all lanes have ended.
+
+        A lane that ends takes the missing items from the other lanes of the worker, if the lists have some already.
+        """
+        source_next, lane_ended = self.next, False
+        while len(values) < size:
+            try:
+                value, item_id = source_next()
+            except StopIteration:
+                if lane_ended or not (values or self.shares_pass):
+                    return
+                lane_ended, source_next = True, self.next_of_others
+                continue
+            if value is not SKIPPED:
+                values.append(value)
+                item_ids.append(item_id)
 
     def next_of_others(self) -> tuple[Any, ItemId]:
         """Return the next item of the other lanes of the worker.
@@ -300,13 +387,10 @@ class LaneInput:
         if isinstance(item_id, tuple) and item_id and item_id[0] == LANE_ITEM:
             _, number, item_id = item_id
             if number != self._lane.number:
-                return self._copy(number).load(item_id)
+                if number not in self._copies:
+                    self._copies[number] = self._dataset.open(self._lane.sibling(number), {})
+                return self._copies[number].load(item_id)
         return self._own.load(item_id)
-
-    def _copy(self, number: int) -> Running:
-        if number not in self._copies:
-            self._copies[number] = self._dataset.open(self._lane.sibling(number), {})
-        return self._copies[number]
 
 
 def set_restore_key(value: Any, stage: str, lane: Lane, item_id: ItemId) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .running import StageTraits
 from .stage import SavableDataset
@@ -15,16 +15,11 @@ class PassThroughDataset(SavableDataset[T]):
     """Yield every item unchanged. A restored run may add such a stage, omit it, or change its settings.
 
     Args:
-        dataset: The stage below.
         worker_config: By default the dataset's.
-        name: Name of the stage.
     """
 
-    traits = StageTraits(one_to_one=True, never_more=True, commutes=True, ends="with_inputs")
+    traits = StageTraits(one_to_one=True, never_more=True, commutes=True, unchanged=True, ends="with_inputs")
 
     def __init__(self, dataset: SavableDataset[T], *, worker_config: WorkerConfig | None, name: str) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.depth = dataset.depth  # the stages above keep their keys in a state
-
-    def identity(self) -> list[Any]:
-        return self.inputs[0].identity()

@@ -23,27 +23,27 @@ class RankInput(Protocol):
         """Restart: the next iteration yields the first micro-batch."""
 
 
-class RankRunning(RankInput, Protocol):
-    """Iterator of a stage on a rank."""
+class RankRunning:
+    """A stage that counts on the rank, as it runs.
 
-    count: int
-    """The complete state of the stage."""
+    Attributes:
+        upstream: The stage below, or the lanes; those also have ``lanes``, ``ended`` and ``first_batch()``.
+        count: The complete state of the stage.
+        kept: What else the stage keeps while it runs.
+    """
 
+    def __init__(self, definition: RankStage, upstream: Any, count: int, kept: Any = None) -> None:
+        self._definition = definition
+        self.kept = kept
+        self.upstream = upstream
+        self.count = count
 
-class LanesInput(RankInput, Protocol):
-    """The micro-batches of the lanes, below the innermost stage that counts on the rank."""
+    def batches(self) -> Iterator[Any]:
+        return self._definition.iterate(self)
 
-    lanes: int
-    """Number of lanes of the run."""
-    ended: bool
-    """True if the pass is over on this rank."""
-
-    def first_batch(self) -> Any:
-        """Build the first micro-batch of the pass once more, which is the same on all ranks; the position stays.
-
-        Returns:
-            The micro-batch; :data:`.SKIPPED` if all samples of the pass are skipped.
-        """
+    def start_over(self) -> None:
+        self.count = 0
+        self.upstream.start_over()
 
 
 class RankStage(SavableDataset[Any]):
@@ -59,13 +59,12 @@ class RankStage(SavableDataset[Any]):
         return False
 
     @abstractmethod
-    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
-        """Open the stage.
+    def iterate(self, running: RankRunning) -> Iterator[Any]:
+        """Yield the micro-batches of an iteration of a running stage, and count them there."""
 
-        Args:
-            upstream: The source of micro-batches.
-            count: 0, or the saved count to resume from.
-        """
+    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
+        """Open the stage at 0, or at a saved count."""
+        return RankRunning(self, upstream, count)
 
     def count_on(self, ranks: int, count: int) -> int:  # noqa: ARG002 - most stages count per rank
         """Convert the count of a rank among ``ranks`` ranks to the count of a rank of this run."""
@@ -119,12 +118,7 @@ def _has_rank_stage(dataset: SavableDataset[Any]) -> bool:
 
 
 class RankChain:
-    """The running stages of the rank.
-
-    Args:
-        stages: Their definitions, outermost first.
-        lanes: The input of the innermost stage.
-    """
+    """The running stages of the rank."""
 
     def __init__(self, stages: Sequence[RankStage], lanes: RankInput) -> None:
         self._stages = stages
@@ -134,27 +128,15 @@ class RankChain:
         self._start([0] * len(stages))
 
     def batches(self) -> Iterator[Any]:
-        """Yield the micro-batches of an iteration."""
         return self._outermost.batches()
 
     def start_over(self) -> None:
-        """Start the next iteration at the first micro-batch."""
         self._outermost.start_over()
 
     def counts(self) -> list[int]:
-        """Return the stages' states, outermost first."""
         return [running.count for running in self._running]
 
     def restore(self, counts: Sequence[int], *, ranks: int) -> None:
-        """Continue from saved states.
-
-        Args:
-            counts: The result of :meth:`counts`.
-            ranks: The number of ranks of the saved run.
-
-        Raises:
-            StateError: The number of stages differs.
-        """
         if len(counts) != len(self._stages):
             raise StateError(
                 f"the state has the counts of {len(counts)} virtual epochs and limits, the dataset has "

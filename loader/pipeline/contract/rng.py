@@ -101,9 +101,6 @@ def _take_python_state(known: _PythonState | None) -> _PythonState:
 
     A copy is 625 integers, which take 7 µs and the place of other data in the processor's cache. Few training loops
     draw from this generator, so it mostly still has the state that was restored last, as its next 96 bits show.
-
-    Args:
-        known: The state that was restored last.
     """
     if known is None or _python.VERSION != _STATE_VERSION:
         return _PythonState(random.getstate(), _python.getrandbits(32), _python.getrandbits(64))
@@ -159,7 +156,6 @@ def _get_cached(generator: Any) -> dict[str, Any]:
 
 
 def _set_cached(generator: Any, state: dict[str, Any]) -> None:
-    """Set the cached number of a generator."""
     bit_generator = generator._bit_generator
     generator._bit_generator = _NoState(bit_generator)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -44,6 +45,15 @@ class Running(Protocol):
         """Rebuild an item that this stage returned before; return :data:`SKIPPED` if it is skipped."""
 
 
+@dataclass(slots=True, eq=False)
+class RunningFunctions:
+    """Iterator of a stage over one lane that consists of three functions; see :class:`Running`."""
+
+    next: Callable[[], tuple[Any, ItemId]]
+    state: Callable[[], State]
+    load: Callable[[ItemId], Any]
+
+
 @dataclass(frozen=True, slots=True)
 class StageTraits:
     """Describe a stage, regardless of the stages around it.
@@ -63,6 +73,8 @@ class StageTraits:
         draws_random: The stage calls functions that may draw random numbers.
         endless: The stage repeats without end (True) or ends (False); None: as its inputs.
         starts_over: Each iteration of a loader starts a new pass, as in validation; None: as the inputs.
+        nests_states: The entry of the stage in a state has the states of its inputs.
+        unchanged: The stage yields each item of its input unchanged, so a restored run may add, omit or change it.
         ends: When a lane that shares a pass ends: ``"alone"``; ``"with_inputs"``; or ``"with_worker"``, when no lane of
             its worker has items for a batch left.
     """
@@ -77,6 +89,8 @@ class StageTraits:
     draws_random: bool = False
     endless: bool | None = None
     starts_over: bool | None = None
+    nests_states: bool = False
+    unchanged: bool = False
     ends: Literal["alone", "with_inputs", "with_worker"] = "alone"
 
     def items_of(self, items: int) -> int:

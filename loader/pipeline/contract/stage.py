@@ -6,7 +6,7 @@ import sys
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...errors import ConfigError, escape_controls
 from ...order import worker_share
@@ -53,11 +53,6 @@ else:
 
 
 def _check_same_run(inputs: Sequence[SavableDataset[Any]]) -> None:
-    """Check that the inputs were built for the same run.
-
-    Raises:
-        ConfigError: Their worker configs distribute the samples in different ways.
-    """
     first = inputs[0].worker_config
     for upstream in inputs[1:]:
         for name in ("rank", "world_size", "num_workers", "lanes", "seed_offset"):
@@ -79,8 +74,8 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         name: Name of the stage in a printed chain; by default the class's name.
     """
 
-    entry_schema: ClassVar[Schema] = None
-    """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
+    read_sources: Sequence[Any] = ()
+    """The datasets on disk that a reader reads: :class:`.Source` objects."""
 
     def __init__(
         self,
@@ -113,21 +108,23 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         Raises:
             AttributeError: There is none, or several.
         """
-        if len(self.inputs) != 1:
-            raise AttributeError(f"{type(self).__name__} has {len(self.inputs)} inner datasets; see its 'datasets'")
-        return self.inputs[0]
+        if len(self.datasets) != 1:
+            raise AttributeError(f"{type(self).__name__} has {len(self.datasets)} inner datasets; see its 'datasets'")
+        return self.datasets[0]
 
     @stage_property
     def key(self) -> str:
         """Key of this stage's entry in a state."""
         return f"{self.depth} {self.name}"
 
-    def state_schema(self) -> dict[str, Schema]:
-        """Return the schema of :meth:`Running.state`: the entries of this stage and of the stages below.
+    @stage_property
+    def entry_schema(self) -> Schema:
+        """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
+        return None
 
-        Stages that nest the states of their inputs override it.
-        """
-        schema = {key: entry for upstream in self.inputs for key, entry in upstream.state_schema().items()}
+    def state_schema(self) -> dict[str, Schema]:
+        """Return the schema of :meth:`Running.state`: the entries of this stage and of the stages below."""
+        schema = {} if self.nests_states else self.inputs[0].state_schema()
         if self.entry_schema is not None:
             schema[self.key] = NotRequired(self.entry_schema)
         return schema
@@ -140,11 +137,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     @stage_property
     def nests_states(self) -> bool:
         """True if the stage does not pass on the states and positions of its only input."""
-        return len(self.inputs) != 1 or type(self).state_schema is not SavableDataset.state_schema
-
-    def dealt_samples(self, lanes: int) -> int:
-        """Return the samples of the micro-batches that lanes take in turn from the only source; 0 if they do not."""
-        return 0 if self.nests_states else self.inputs[0].dealt_samples(lanes)
+        return len(self.inputs) != 1 or self.traits.nests_states
 
     @stage_property
     def repeats(self) -> bool:
@@ -226,13 +219,11 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Return the arguments that determine the items and their order, as plain data; a restore compares them."""
         return {}
 
-    def shown_settings(self) -> dict[str, Any]:
-        """Return the arguments as a printed chain shows them."""
-        return self.settings()
-
     def identity(self) -> list[Any]:
         """Describe the chain for comparison with a saved state: name, settings and inputs, as plain data."""
-        return [self.name, self.settings(), *(upstream.identity() for upstream in self.inputs)]
+        if self.traits.unchanged:
+            return self.inputs[0].identity()
+        return [self.name, self.settings(), *(each.identity() for each in (*self.inputs, *self.read_sources))]
 
     def begin_on(self, ranks: int) -> None:
         """Set the number of ranks with which the run began: the steps at which weights change are counted on them."""
@@ -240,22 +231,31 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             upstream.begin_on(ranks)
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of the printed chain: this stage, then its inputs, indented."""
-        arguments = ", ".join(
-            f"{name}={f'{value:.12g}' if isinstance(value, float) else value}"
-            for name, value in self.shown_settings().items()
+        """Yield the lines of the printed chain: this stage, then its inputs and sources, indented."""
+        shown = dict(self.settings())
+        if schedule := shown.get("schedule"):
+            starts, unit = schedule["starts"], schedule["unit"]
+            shown["schedule"] = f"{len(starts)} stretches to {unit[:-1]} {starts[-1]}"
+        if self.read_sources:
+            shown |= {"ranks": self.worker_config.world_size, "workers": self.worker_config.num_workers}
+        arguments = (
+            f"{name}={f'{value:.12g}' if isinstance(value, float) else value}" for name, value in shown.items()
         )
-        yield f"{self.name}({arguments})"
-        for place, upstream in enumerate(self.inputs):
-            first = "└─ " if place == len(self.inputs) - 1 else "├─ "
-            rest = "   " if place == len(self.inputs) - 1 else "│  "
-            for number, line in enumerate(upstream.lines()):
+        yield f"{self.name}({', '.join(arguments)})"
+        below = [
+            *(upstream.lines() for upstream in self.inputs),
+            *([source.describe()] for source in self.read_sources),
+        ]
+        for place, lines in enumerate(below, start=1):
+            first, rest = ("└─ ", "   ") if place == len(below) else ("├─ ", "│  ")
+            for number, line in enumerate(lines):
                 yield (rest if number else first) + line
 
     def described_sources(self) -> Iterator[str]:
         """Yield a line for each dataset on disk that the chain reads, with its path and number of samples."""
         for upstream in self.inputs:
             yield from upstream.described_sources()
+        yield from (source.describe() for source in self.read_sources)
 
     def __str__(self) -> str:
         return "\n".join(map(escape_controls, self.lines()))
@@ -282,7 +282,10 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             TypeError: A stage that reads data does not define its number of items.
         """
         if self.defines_iter and not inherits_stage(self):
-            return self._user_length()
+            if type(self).len_worker is DatasetMethods.len_worker:
+                name = type(self).__name__
+                raise TypeError(f"the number of samples is not known: {name} does not define len_worker")
+            return self.len_rank()
         if self.counts_on_rank:
             return len(self.inputs[0])
         config, items = self.worker_config, self.items
@@ -291,16 +294,6 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         own = max(1, config.num_workers)
         first = config.rank * own
         return sum(self.nominal_items(worker, own * config.world_size) for worker in range(first, first + own))
-
-    def _user_length(self) -> int:
-        """Return the length of a user's dataset, as its workers count it.
-
-        Raises:
-            TypeError: The class does not define ``len_worker``.
-        """
-        if type(self).len_worker is DatasetMethods.len_worker:
-            raise TypeError(f"the number of samples is not known: {type(self).__name__} does not define len_worker")
-        return self.len_rank()
 
 
 def register_with_torch() -> None:
@@ -323,22 +316,18 @@ class IteratedDataset(SavableDataset[T_co]):
     Each lane has a copy of the dataset, whose inner datasets yield the samples of the lane. There are as many lanes as
     workers, as for packing. A state holds what ``save_state`` of the dataset returns.
 
-    Args:
-        dataset: The user's dataset.
-
     Warns:
         RuntimeWarning: Once for each class, with what a restore does not restore.
     """
 
-    dataset: SavableDataset[T_co]
-    traits = StageTraits(buffers=True, draws_random=True)
+    traits = StageTraits(buffers=True, draws_random=True, nests_states=True)
 
     def __init__(self, dataset: SavableDataset[T_co]) -> None:
         is_stage = inherits_stage(dataset)
         inner = () if is_stage else inner_datasets(dataset)
         name = type(dataset).__name__
         super().__init__(*inner, worker_config=getattr(dataset, "worker_config", None), name=name)
-        self.dataset = dataset
+        self.user_dataset = dataset
         if is_stage:
             self.inputs, self.depth = (dataset,), dataset.depth + 1
         lost = "" if type(dataset).restore_sample is not DatasetMethods.restore_sample else _NOT_REBUILT
@@ -347,32 +336,29 @@ class IteratedDataset(SavableDataset[T_co]):
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return the plain values of the dataset's ``config``; names that begin with ``_`` may change."""
-        if type(self.dataset).config is DatasetMethods.config:
+        if type(self.user_dataset).config is DatasetMethods.config:
             return {}
-        found = self.dataset.config()
         return {
             name: value
-            for name, value in found.items()
+            for name, value in self.user_dataset.config().items()
             if name != "type" and not name.startswith("_") and type(value) in (str, int, float, bool)
         }
 
-    def state_schema(self) -> dict[str, Schema]:
+    @property
+    def entry_schema(self) -> Schema:
         inner = {
             str(place): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
             for place, upstream in enumerate(self.inputs)
         }
         own = {"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG, "position": NotRequired(COUNT)}
-        return {self.key: NotRequired(own | inner)}
-
-    def dealt_samples(self, lanes: int) -> int:
-        return self.inputs[0].dealt_samples(lanes) if len(self.inputs) == 1 else 0
+        return own | inner
 
     def open(self, lane: Lane, state: State) -> Running:
-        return UserRunning(self.dataset, self.inputs, lane, state, key=self.key, ranks=self.worker_config.world_size)
+        ranks = self.worker_config.world_size
+        return UserRunning(self.user_dataset, self.inputs, lane, state, key=self.key, ranks=ranks)
 
     def __len__(self) -> int:
-        return len(self.dataset)
+        return len(self.user_dataset)
 
 
 def has_end(dataset: SavableDataset[Any]) -> bool:

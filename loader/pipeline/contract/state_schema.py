@@ -66,7 +66,7 @@ class _Leaf(Enum):
 COUNT = Count()
 FLAG, ITEM_ID, NUMBER, PLAIN = _Leaf.FLAG, _Leaf.ITEM_ID, _Leaf.NUMBER, _Leaf.PLAIN
 BUFFERED_ITEM = (ITEM_ID, Nullable(COUNT))
-"""The saved form of a :class:`~loader.pipeline.contract.buffered.BufferedItem`."""
+"""The saved form of a :class:`~loader.pipeline.contract.lane.BufferedItem`."""
 
 
 def check_value(value: Any, schema: Schema, name: str = "") -> None:
@@ -181,7 +181,6 @@ def _is_buffered_position(value: Any) -> bool:
 def _check_leaves(
     value: Any, name: str, *, containers: tuple[type, ...], leaves: tuple[type, ...], least: int = 0
 ) -> None:
-    """Check that each leaf of a nested value is a count, ``least``, or of another accepted type."""
     is_container: bool = isinstance(value, containers)
     if is_container:
         for inner in value.values() if isinstance(value, Mapping) else value:

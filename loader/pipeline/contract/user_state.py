@@ -13,6 +13,7 @@ import pickle
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,7 @@ def encode_state(
         kind = type(value)
         if value is None or kind in (bool, int, float, str):
             return value
+        # A sample is saved as its id; containers, bytes, arrays and tensors by tags.
         if (saved := encode_sample(value)) is not None:
             return {"$sample": saved}
         if kind is list:
@@ -81,11 +83,14 @@ def encode_state(
                 return {key: plain(inner, f"{place}.{key}") for key, inner in value.items()}
             return {"$dict": [[plain(key, place), plain(inner, f"{place}[{key!r}]")] for key, inner in value.items()]}
         if kind in (np.ndarray, np.memmap) and not value.dtype.hasobject:  # other classes have more than an array
-            return {"$array": _array_bytes(np.asarray(value))}
+            return {"$array": _written(partial(np.save, arr=np.asarray(value), allow_pickle=False))}
         if isinstance(value, np.generic) and not value.dtype.hasobject:
-            return {"$scalar": _array_bytes(np.asarray(value))}
+            return {"$scalar": _written(partial(np.save, arr=np.asarray(value), allow_pickle=False))}
         if kind is torch.Tensor:
-            return {"$tensor": _tensor_bytes(value)}
+            return {
+                "$tensor": _written(partial(torch.save, value.detach().clone()))
+            }  # a view would save the whole storage
+        # Only objects of other classes are pickled, which costs time in each state.
         report_pickled(place, value)
         return {"$pickle": _pickled(value, place)}
 
@@ -111,12 +116,7 @@ _DAMAGE = (
 def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
     """Return the state that :func:`encode_state` converted.
 
-    Args:
-        text: The text.
-        decode_sample: Rebuilds a sample from the result of ``encode_sample``.
-
     Raises:
-        StateError: The text is damaged.
         TrustError: It has a pickle, which could run any code, and the environment does not trust it.
     """
 
@@ -128,6 +128,7 @@ def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
         tag = next(iter(plain), "")
         if not tag.startswith("$"):
             return {key: value_of(inner) for key, inner in plain.items()}
+        # A dict with a tag is the value of another type.
         held = plain[tag]
         if tag in _SEQUENCES:
             return _SEQUENCES[tag](value_of(held))
@@ -146,6 +147,7 @@ def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
             return _tensor(base64.b64decode(held))
         if tag != "$pickle":
             raise ValueError(f"unknown tag {tag!r}")
+        # A pickle is loaded if the environment trusts it.
         if not is_trusted(False):
             raise TrustError(
                 "the saved state of a user's dataset has a pickled object, which can run any code",
@@ -159,9 +161,9 @@ def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
         raise StateError(f"the state of a user's dataset is damaged: {type(error).__name__}: {error}") from error
 
 
-def _array_bytes(value: np.ndarray[Any, Any]) -> str:
+def _written(write: Callable[[io.BytesIO], Any]) -> str:
     buffer = io.BytesIO()
-    np.save(buffer, value, allow_pickle=False)
+    write(buffer)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
@@ -184,12 +186,6 @@ def _tensor(data: bytes) -> torch.Tensor:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"expected a tensor, found a {type(tensor).__name__}")
     return tensor
-
-
-def _tensor_bytes(value: torch.Tensor) -> str:
-    buffer = io.BytesIO()
-    torch.save(value.detach().clone(), buffer)  # a view would save the whole storage
-    return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def _pickled(value: Any, place: str) -> str:

@@ -78,14 +78,6 @@ def _describe_launch() -> str | None:
     return None if launched is None or launched.world_size == 1 else f"this process is {launched}"
 
 
-class _InnerContext(HookContext):
-    """The context of a sample within the context of a micro-batch."""
-
-    __slots__ = ("outer",)
-
-    outer: HookContext
-
-
 class _ActiveConfig:
     """Class attribute that returns the config of the run whose hook is running; None outside hooks."""
 
@@ -113,7 +105,7 @@ class WorkerConfig:
         lanes: L, a multiple of the world size, for a new run; a restored run keeps its number. By default
             ``lcm(world_size, 48)``; with packing or grouping, ``world_size · num_workers``.
         skip_tolerance: Consecutive samples that a hook of a lane may skip before it has kept any, or fail for with a
-            ``failure_tolerance`` of 0; more end the run, as does a pass of which all samples are skipped. None allows
+            ``failure_tolerance`` of 0; more end the run, and so does a pass that skips all samples. None allows
             any number. The default is 20,000, or 20 times the samples of the data if these are more, up to a million.
         share_metadata: Rank 0 reads the metadata of datasets, and sends it to the other ranks by
             ``torch.distributed``: for runs of very many ranks on one file system. All ranks must then build the same
@@ -176,9 +168,9 @@ class WorkerConfig:
         For the other arguments see the class.
 
         Args:
-            env: Without a process group, take rank and world size from the variables of the launcher: those of torchrun
-                (``RANK``, ``WORLD_SIZE``), else those of MPI or PMI, else those of the step that srun started. All of
-                these ranks then share the data. One rank if no launcher started this process.
+            env: Without a process group, take rank and world size from the variables of the launcher: torchrun
+                (``RANK``, ``WORLD_SIZE``), else MPI or PMI, else the step that srun started. All of its ranks then
+                share the data. One rank if no launcher started this process.
 
         Raises:
             ConfigError: With ``env``, the variables contradict each other: a rank is not below the number of ranks.
@@ -297,7 +289,7 @@ class WorkerConfig:
             EnergonError: No hook is running.
         """
         outer = hook_context()
-        inner = _InnerContext(
+        inner = HookContext(
             batch_index=outer.batch_index, sample_index=sample_index, cache=outer.cache, worker_config=self
         )
         inner.outer = outer
@@ -310,7 +302,7 @@ class WorkerConfig:
             EnergonError: No such context was entered.
         """
         inner = hook_context()
-        if not isinstance(inner, _InnerContext):
+        if inner.outer is None:
             raise EnergonError("worker_pop_sample_index() needs a worker_push_sample_index() before it")
         set_hook_context(inner.outer)
         return inner.sample_index

@@ -19,6 +19,7 @@ from ...errors import EnergonError, RepeatedSampleError, escape_controls
 from ...escaped_log import get_logger
 from ...format.documents.messages import nearest_hint
 from ...renamed_parameters import renamed_parameters
+from ..worker_identity import worker_number
 
 _MAX_SHOWN = 3
 
@@ -48,7 +49,6 @@ def places_of_sample(sample: Any, sources: Any = None) -> tuple[str, ...]:
 
     Args:
         sample: Has the ``__sources__`` to use if ``sources`` is None.
-        sources: :class:`~loader.samples.SourceInfo` objects, or one of them.
     """
     found = _members(sample, "__sources__") if sources is None else _flat(sources)
     return tuple(str(source) for source in found)
@@ -145,7 +145,6 @@ def _is_users(file: str) -> bool:
 
 
 def _error(failure: Failure, error: Exception, sample: Any, line: str) -> RepeatedSampleError:
-    """Build the error that names the line, the sample, what it has, and the name that was probably meant."""
     from ...samples.sample_format import shown_fields  # imports torch
 
     is_list = isinstance(sample, list) and sample
@@ -163,7 +162,6 @@ def _error(failure: Failure, error: Exception, sample: Any, line: str) -> Repeat
 
 
 def _guess(error: Exception, sample: Any) -> str:
-    """Return which name was probably meant: an attribute of the object, or a key of the sample or of a dict in it."""
     if isinstance(error, AttributeError) and error.name:
         with suppress(Exception):  # an object may define dir()
             return nearest_hint(error.name, [name for name in dir(error.obj) if not name.startswith("_")])
@@ -203,7 +201,6 @@ class Failure:
 
     @property
     def sample(self) -> str:
-        """The sample's name in messages."""
         if not self.keys:
             return "a sample without a key"
         return f"sample {self.keys[0]!r}" if len(self.keys) == 1 else f"samples {joined_names(self.keys)}"
@@ -223,7 +220,6 @@ class Failure:
         )
 
     def note_on(self, error: BaseException) -> None:
-        """Add a note to an error that names hook and sample."""
         note = f"raised by {self.hook} for {self.sample}" + (f"\n  at: {self.place}" if self.places else "")
         note = escape_controls(note, keep="\n")
         if note not in getattr(error, "__notes__", ()):
@@ -237,14 +233,7 @@ class Failure:
         return f"{sample}{text}{hint}"
 
     def stop(self, message: str, error: BaseException, *, hint: str, cause: str | None = None) -> RepeatedSampleError:
-        """Create the error that ends the run after repeated failures.
-
-        Args:
-            message: The number of failures.
-            error: The last one.
-            hint: General advice.
-            cause: Text of the failure that ends the printed error.
-        """
+        """Create the error that ends the run after repeated failures."""
         return RepeatedSampleError(
             f"{message}, the last time for {self.sample}: {one_line(error)}",
             key=joined_names(self.keys) or None,
@@ -284,12 +273,15 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     cause = cause_of(e)
     _times[cause] += 1
     count = _times[cause]
-    parts = [f"skipped {failure.sample}: {failure.hook} raised {one_line(e)}", _code_line(cause[1:])]
+    parts = [
+        f"skipped {failure.sample}: {failure.hook} raised {one_line(e)}",
+        *([] if cause[1] is None else [f"at {cause[1]}:{cause[2]}"]),
+    ]
     parts += [] if failure.place is None else [f"in {failure.place}"]
     parts += [] if failure.lane is None else [f"lane {failure.lane}"]
-    parts += [] if (worker := _worker()) is None else [f"worker {worker}"]
+    parts += [] if (worker := worker_number()) is None else [f"worker {worker}"]
     parts += [] if count == 1 else [f"{count} times so far"]
-    text = escape_controls(" · ".join(part for part in parts if part))
+    text = escape_controls(" · ".join(parts))
     held = failure.held
     if held is not None and cause in held and count % _SHOWN_EVERY:
         held[cause] = text
@@ -361,14 +353,3 @@ def _failure(sample: Any, sources: Any) -> Failure:
     if reported is not None:
         return reported
     return Failure(hook="a hook", lane=None, keys=keys_of_sample(sample), places=places_of_sample(sample, sources))
-
-
-def _code_line(place: tuple[str | None, int]) -> str | None:
-    file, line = place
-    return None if file is None else f"at {file}:{line}"
-
-
-def _worker() -> int | None:
-    from ..worker_identity import worker_number
-
-    return worker_number()

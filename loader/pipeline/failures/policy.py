@@ -6,7 +6,7 @@ import errno
 import inspect
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ...errors import ConfigError, FatalSampleError, FormatError, RepeatedSampleError, StorageError, TrustError
@@ -183,7 +183,11 @@ class FailurePolicy:
         self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += (
             max(1, len(failure.keys)) if samples is None else samples
         )
-        tolerance = self._tolerance_of(hook) if tolerance is None else tolerance
+        if tolerance is None:
+            default = self._tolerance
+            tolerance = (
+                default if isinstance(hook, str) else failure_tolerance(hook, default_failure_tolerance(hook, default))
+            )
         if first is not None and callable(hook) and tolerance and self._is_new:
             mistake = first.mistake(hook, failure, error, sample)
             if mistake is not None:
@@ -249,11 +253,6 @@ class FailurePolicy:
         for first in self._first.values():
             log_held(first.held)
 
-    def _tolerance_of(self, hook: Hook) -> int:
-        if isinstance(hook, str):
-            return self._tolerance
-        return failure_tolerance(hook, default_failure_tolerance(hook, self._tolerance))
-
     def _count(self, hook: Hook, failure: Failure, error: Exception, tolerance: int) -> None:
         name = _identity(hook)
         before, first = self._in_a_row.get(name) or (0, failure.text_of(error))
@@ -278,23 +277,8 @@ def _identity(hook: Hook) -> object:
     try:
         hash(hook)
     except TypeError:
-        return _Unhashable(hook)
+        return "unhashable", id(hook)  # the chain keeps it alive
     return hook
-
-
-class _Unhashable:
-    """Key for a callable that has no hash: equal only for the same object."""
-
-    __slots__ = ("_hook",)
-
-    def __init__(self, hook: Hook) -> None:
-        self._hook = hook
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Unhashable) and self._hook is other._hook
-
-    def __hash__(self) -> int:
-        return id(self._hook)
 
 
 def hook_name(hook: Callable[..., Any]) -> str:
@@ -323,14 +307,10 @@ def _checked(tolerance: int) -> int:
 
 
 def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
-    """Return a handler of three arguments for one that takes at most two: ``(error, key)``.
-
-    Raises:
-        ConfigError: The handler takes other arguments.
-    """
+    """Return a handler of three arguments for one that takes at most two: ``(error, key)``."""
     count = _arguments(handler)
     if count == 2:
-        return _KeyHandler(handler)
+        return partial(_call_with_key, handler)  # pickles, other than a closure
     if count != 3:
         raise ConfigError(
             f"the error handler {getattr(handler, '__name__', handler)!r} takes other arguments than expected",
@@ -339,15 +319,9 @@ def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
     return handler
 
 
-@dataclass(frozen=True, slots=True)
-class _KeyHandler:
-    """Adapter for handlers of the form ``handler(error, key)``."""
-
-    handler: Callable[[Exception, str | None], Any]
-
-    def __call__(self, error: Exception, sample: Any, sources: Any) -> None:
-        del sources
-        self.handler(error, joined_names(keys_of_sample(sample)) or None)
+def _call_with_key(handler: Callable[..., Any], error: Exception, sample: Any, sources: Any) -> None:
+    del sources
+    handler(error, joined_names(keys_of_sample(sample)) or None)
 
 
 def _arguments(handler: Callable[..., Any]) -> int:
@@ -375,10 +349,7 @@ class EndlessSkips:
     that keeps one sample in a thousand skips 20,000 in a row once in 500 million runs of a lane.
 
     Args:
-        name: The hook's name.
-        lane: The lane's number.
         tolerance: Skips before the first kept sample that end the run; None: no number of skips ends it.
-        dropped: Counts the skipped samples by reason.
     """
 
     __slots__ = ("_dropped", "_has_kept", "_is_warned", "_lane", "_name", "_tolerance", "count")
@@ -396,10 +367,6 @@ class EndlessSkips:
 
     def add(self, samples: int = 1, *, how: str = "skipped") -> None:
         """Count the samples of a skipped item.
-
-        Args:
-            samples: Their number.
-            how: What the hook did with them, for the reason under which they are counted.
 
         Raises:
             RepeatedSampleError: The hook has skipped too many in a row.

@@ -38,7 +38,6 @@ class SourceCounts(NamedTuple):
     dropped: int = 0
 
     def plus(self, other: Iterable[int]) -> SourceCounts:
-        """Return the sum."""
         return SourceCounts(*map(add, self, other))
 
 
@@ -126,16 +125,13 @@ class Counts:
         self.add_packed((numbers, collections))
 
     def add_source(self, source: int, counts: Iterable[int]) -> None:
-        """Add the counts of a source."""
         self.sources[source] = self.sources.get(source, _NONE).plus(counts)
 
     def add_size(self, unit: str, source: int, total: float, samples: int) -> None:
-        """Add the sizes of measured samples of a source."""
         known, measured = self.sizes.get((unit, source), (0.0, 0))
         self.sizes[unit, source] = known + total, measured + samples
 
     def add_exact_size(self, unit: str, source: int, total: float) -> None:
-        """Add the sizes of samples of a source that measures each sample."""
         self.exact_sizes[unit, source] = self.exact_sizes.get((unit, source), 0.0) + total
 
     def total_sizes(self) -> tuple[dict[str, float], dict[int, dict[str, float]]]:
@@ -199,14 +195,7 @@ excluded (None instead of an array if no sample is)."""
 
 
 class SourceCounter:
-    """Counts the samples that a reader has yielded in one lane.
-
-    Args:
-        first: The number of the reader's first source in the chain.
-        position: The position of the next sample.
-        mean_bytes: Returns the mean size of a source's samples, for samples whose size is not in the index.
-        sources: Number of the reader's sources.
-    """
+    """Counts the samples that a reader has yielded in one lane."""
 
     __slots__ = ("_chunks", "_counted", "_first", "_is_one", "_mean_bytes", "_noted")
 
@@ -235,7 +224,6 @@ class SourceCounter:
 
     @property
     def is_full(self) -> bool:
-        """True if the samples should be counted now, to free memory."""
         return self._noted - self._counted > _MAX_WAITING
 
     def count(self, position: int, counts: Counts) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import inf
 from types import GeneratorType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from ...arrays import IntArray
 from ...errors import StateError
@@ -29,20 +29,18 @@ class Sizes:
         lane: The lane. It is not kept alive.
         owner: The object that has the ids of the items as ``item_id``, unless the function's second argument is the
             restore key of its result, which ends with the id. It is not kept alive.
-        metrics: The metrics by unit.
         of_result: They measure the function's result; otherwise the items of the list that is its argument.
     """
 
     __slots__ = ("_lane", "_owner", "metrics", "of_result")
 
-    def __init__(self, lane: MeasuredLane, owner: Any, metrics: Mapping[str, Metric], *, of_result: bool) -> None:
+    def __init__(self, lane: Any, owner: Any, metrics: Mapping[str, Metric], *, of_result: bool) -> None:
         self._lane = weakref.ref(lane)
         self._owner = weakref.ref(owner)
         self.metrics = metrics
         self.of_result = of_result
 
     def samples(self, arguments: Sequence[Any]) -> list[list[ItemSample]]:
-        """Return the samples of each item of the present call."""
         lane, owner = self._lane(), self._owner()
         if lane is None or owner is None:
             return []
@@ -65,10 +63,7 @@ def measure_items(sizes: Sizes, arguments: Sequence[Any], result: Any, counts: C
     """Add the sizes of the items of a call to the counts of their sources; a pack's size is divided among its samples.
 
     Args:
-        sizes: The metrics.
-        arguments: The arguments of the function.
         result: Its result; None if it failed.
-        counts: Where sizes are added.
     """
     if sizes.of_result and (result is None or isinstance(result, GeneratorType)):
         return
@@ -98,24 +93,6 @@ NO_SOURCE = -1
 _LANE_ITEM = "lane"  # see loader.pipeline.contract.item_id
 
 
-class MeasuredLane(Protocol):
-    """A lane, and the lanes of the inputs below it."""
-
-    number: int
-    root_number: int
-    count: int
-    recorder: Any
-    """The :class:`~loader.pipeline.measuring.recorder.WorkerRecorder` of its worker; None without statistics."""
-
-    @property
-    def readers(self) -> ReaderSources | None:
-        """The sources of the samples of its reader; None if inputs have readers."""
-
-    @property
-    def inputs(self) -> Mapping[str, Mapping[int, MeasuredLane]] | None:
-        """The lanes of inputs or passes, by key of the stage that opened them, and number."""
-
-
 class ItemSample(NamedTuple):
     """A sample from which an item was made.
 
@@ -128,20 +105,16 @@ class ItemSample(NamedTuple):
     is_first: bool = True
 
 
-def samples_of(lane: MeasuredLane, item_id: Any) -> Iterator[ItemSample]:
-    """Yield the samples of an item of a lane."""
-    return _samples_of(lane, item_id, lane.number, is_first=True)
-
-
-def _samples_of(lane: MeasuredLane, item_id: Any, number: int, *, is_first: bool) -> Iterator[ItemSample]:
+def samples_of(lane: Any, item_id: Any, number: int | None = None, *, is_first: bool = True) -> Iterator[ItemSample]:
     """Yield the samples of an item.
 
     Args:
         lane: The lane whose stages the id names.
         item_id: The id.
-        number: The lane of the item, which may be another one.
+        number: The lane of the item, which may be another one; None for ``lane``.
         is_first: See :class:`ItemSample`.
     """
+    number = lane.number if number is None else number
     if not isinstance(item_id, tuple):
         source = NO_SOURCE if lane.readers is None else lane.readers.at(number, item_id)
         yield ItemSample(source, is_first)
@@ -149,13 +122,13 @@ def _samples_of(lane: MeasuredLane, item_id: Any, number: int, *, is_first: bool
         return
     elif not isinstance(item_id[0], str):
         for part in item_id:
-            yield from _samples_of(lane, part, number, is_first=is_first)
+            yield from samples_of(lane, part, number, is_first=is_first)
     elif len(item_id) != 3:  # an item that a user's dataset made
         yield ItemSample(NO_SOURCE, is_first)
     elif item_id[0] == _LANE_ITEM:
-        yield from _samples_of(lane, item_id[2], item_id[1], is_first=is_first)
+        yield from samples_of(lane, item_id[2], item_id[1], is_first=is_first)
     elif lane.inputs is None or item_id[0] not in lane.inputs:
-        yield from _samples_of(lane, item_id[2], number, is_first=is_first and item_id[1] == 0)
+        yield from samples_of(lane, item_id[2], number, is_first=is_first and item_id[1] == 0)
     else:
         child = lane.inputs[item_id[0]].get(item_id[1])
         if child is None:  # an earlier pass
@@ -163,10 +136,10 @@ def _samples_of(lane: MeasuredLane, item_id: Any, number: int, *, is_first: bool
             return
         # Stages may rotate the lanes of an input, all of them by the same number.
         of_child = (number + child.number - lane.number) % lane.count
-        yield from _samples_of(child, item_id[2], of_child, is_first=is_first)
+        yield from samples_of(child, item_id[2], of_child, is_first=is_first)
 
 
-def samples_by_source(lane: MeasuredLane, item_ids: Iterable[Any]) -> Counter[int]:
+def samples_by_source(lane: Any, item_ids: Iterable[Any]) -> Counter[int]:
     """Return the numbers of the samples of some items, by source."""
     readers = lane.readers
     if readers is not None and readers.only is not None and all(type(item_id) is int for item_id in item_ids):
@@ -182,10 +155,7 @@ class ReaderSources:
     """The sources of a reader's samples.
 
     Args:
-        reader: The reader.
         lane: The lane for which it is opened; it gives the seed of the order.
-        first: The number of the reader's first source.
-        sources: Number of its sources.
     """
 
     __slots__ = ("_blocks", "_count", "_first", "_orders", "_reader", "_seed", "only")

@@ -8,13 +8,14 @@ The interval between timed micro-batches follows from their calls and their dura
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any
 
 from .counts import Counts, Event, PackedCounts, SourceCounts
-from .item_sources import NO_SOURCE, MeasuredLane, Metric, Sizes, measure_items, samples_by_source
+from .item_sources import NO_SOURCE, Metric, Sizes, measure_items, samples_by_source
 
 _CALL_NS = 1500  # of a timed call
 _SWAP_NS = 3000  # to replace a function and restore it
@@ -28,7 +29,7 @@ _MAX_EVENTS = 200_000  # of one worker on their way to the rank
 
 
 def register(
-    lane: MeasuredLane,
+    lane: Any,
     name: str,
     owner: Any,
     attribute: str,
@@ -58,17 +59,11 @@ def register(
         lane.recorder.add(lane.root_number, function)
 
 
-def skipped_items(lane: MeasuredLane) -> Any:
+def skipped_items(lane: Any) -> Any:
     """Return the collection to which a stage adds the ids of items that it skips."""
-    return _NO_ITEMS if lane.recorder is None else SkippedItems(lane, lane.recorder.samples.skipped)
-
-
-class _NoItems:
-    def append(self, item: object) -> None:
-        """Do nothing."""
-
-
-_NO_ITEMS = _NoItems()
+    if lane.recorder is None:
+        return deque(maxlen=0)  # keeps nothing
+    return SkippedItems(lane, lane.recorder.samples.skipped)
 
 
 @dataclass(slots=True, eq=False)
@@ -84,10 +79,6 @@ class _Function:
 
 class WorkerRecorder:
     """Measures the micro-batches of one worker.
-
-    Args:
-        counts: Where the measurements are added.
-        readers: The number of the first source of each reader of the chain, by the reader's ``id``.
 
     Attributes:
         counts: The measurements since they were taken last.
@@ -137,7 +128,6 @@ class WorkerRecorder:
     # ------------------------------------------------------------------------------------- micro-batches
 
     def follow(self, traced: bool) -> None:
-        """Record each call of all micro-batches from now on, or no longer."""
         if traced != self._is_traced:
             self._is_traced = traced
             self._traced_from_ns = perf_counter_ns()
@@ -174,7 +164,6 @@ class WorkerRecorder:
         return counts.packed()
 
     def begin_timed(self, lane: int) -> None:
-        """Begin a micro-batch of a lane whose calls are timed."""
         self._calls = self._always_ns = self._nested_ns = self._metrics_ns = 0
         self._timed_lane = lane
         functions = self._functions.get(lane, [])
@@ -189,7 +178,6 @@ class WorkerRecorder:
         self._begin_ns = perf_counter_ns()
 
     def end_timed(self) -> None:
-        """End this micro-batch, also if it failed."""
         took_ns = perf_counter_ns() - self._begin_ns
         swapped, self._swapped, self._timed_lane = self._swapped, [], -1
         for owner, attribute, original in swapped:
@@ -252,7 +240,6 @@ class WorkerRecorder:
         return timed
 
     def _measure(self, sizes: Sizes, arguments: Sequence[Any], result: Any) -> None:
-        """Measure items, apart from the activity that takes or makes them."""
         begin_ns = perf_counter_ns()
         measure_items(sizes, arguments, result, self.counts)
         took_ns = perf_counter_ns() - begin_ns
@@ -279,20 +266,12 @@ class WorkerRecorder:
     # ------------------------------------------------------------------------------------- samples
 
     def count_samples(self) -> None:
-        """Add the counts of samples that the stages keep."""
         self.samples.count(self.counts)
 
 
 _MAX_COUNT_SHARE = 0.001  # of a worker's time to count samples
 _MISSING = 1 / 16  # of the micro-batches of a worker, those whose samples are not counted yet
 _MAX_WAIT_NS = 2_000_000_000  # to count those of thousands of readers takes milliseconds
-
-
-class Counter(Protocol):
-    """A stage that counts the samples of sources, or their sizes, itself."""
-
-    def add_counts(self, counts: Counts) -> None:
-        """Add what was yielded since the last call."""
 
 
 class SampleCounts:
@@ -304,24 +283,19 @@ class SampleCounts:
 
     def __init__(self) -> None:
         self.skipped: list[SkippedItems] = []
-        self._counters: list[weakref.ref[Counter]] = []
+        self._counters: list[weakref.ref[Any]] = []
         self._dropped: list[tuple[Mapping[str, int], dict[str, int]]] = []  # of lanes, and those that are counted
         self._next = NextTurn(_MISSING)
 
-    def add_counter(self, counter: Counter) -> None:
-        """Count what a stage counts for the worker, too. The stage is not kept alive."""
+    def add_counter(self, counter: Any) -> None:
+        """Let ``counter.add_counts(counts)`` add what a stage counts itself. The stage is not kept alive."""
         self._counters.append(weakref.ref(counter))
 
     def add_dropped(self, dropped: Mapping[str, int]) -> None:
-        """Count the samples that a lane drops, by reason: a counter that grows."""
         self._dropped.append((dropped, {}))
 
     def count(self, counts: Counts) -> None:
-        """Add the samples and sizes that stages have counted, and the dropped samples, since the last call.
-
-        Args:
-            counts: Those of the worker's recorder, to which skipped items are added as well.
-        """
+        """Add the samples and sizes that stages have counted, and the dropped samples, since the last call."""
         counters = [(reference, reference()) for reference in self._counters]
         for _, counter in counters:
             if counter is not None:
@@ -338,13 +312,7 @@ class SampleCounts:
                     known[reason] = samples
 
     def count_if_due(self, counts: Counts, batches: int, now_ns: int) -> None:
-        """Count, unless this was done a short time or few micro-batches before.
-
-        Args:
-            counts: Those of the worker.
-            batches: The micro-batches that it has made.
-            now_ns: The time.
-        """
+        """Count, unless this was done a short time or few micro-batches before."""
         if self._next.is_due(batches, now_ns):
             self.count(counts)
             wait_ns = int((perf_counter_ns() - now_ns) / _MAX_COUNT_SHARE)
@@ -359,9 +327,6 @@ class NextTurn:
 
     A worker may make its first micro-batch in minutes, or many in the time of a short wait. So few micro-batches are
     missing at any time, whatever their rate is, and turns become rare in proportion.
-
-    Args:
-        share: Of the micro-batches until now, those that may be missing.
     """
 
     __slots__ = ("_batches", "_ns", "_share")
@@ -371,11 +336,9 @@ class NextTurn:
         self._batches = self._ns = 0
 
     def is_due(self, batches: int, now_ns: int) -> bool:
-        """Check whether it is time, or enough micro-batches were made."""
         return now_ns >= self._ns or batches >= self._batches
 
     def begin_wait(self, batches: int, now_ns: int, *, wait_ns: int) -> None:
-        """Wait for this time, or for more micro-batches."""
         self._ns = now_ns + wait_ns
         self._batches = batches if batches < _EARLY_BATCHES else batches + int(self._share * batches)
 
@@ -388,18 +351,16 @@ class SkippedItems:
 
     Args:
         lane: The lane. It is not kept alive.
-        waiting: To which it adds itself with the first id.
     """
 
     __slots__ = ("_item_ids", "_lane", "_waiting")
 
-    def __init__(self, lane: MeasuredLane, waiting: list[SkippedItems]) -> None:
+    def __init__(self, lane: Any, waiting: list[SkippedItems]) -> None:
         self._lane = weakref.ref(lane)
         self._waiting = waiting
         self._item_ids: list[Any] = []
 
     def append(self, item_id: Any) -> None:
-        """Add the id of an item."""
         item_ids = self._item_ids
         item_ids.append(item_id)
         if len(item_ids) == 1:
@@ -408,7 +369,6 @@ class SkippedItems:
             self.count()
 
     def count(self) -> None:
-        """Count the samples of the items by their sources, and forget the items."""
         item_ids, lane = self._item_ids, self._lane()
         self._item_ids = []
         if self in self._waiting:

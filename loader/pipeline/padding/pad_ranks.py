@@ -9,8 +9,8 @@ from typing import Any, cast
 from ...errors import ConfigError
 from ...escaped_log import get_logger
 from ...order import PASS_LANES
-from ...samples.batching.padding import empty_batch, mark_padding
-from ..contract.rank_stage import LanesInput, RankInput, RankRunning, RankStage, rank_stage_below
+from ...samples.batching.batch import empty_batch, mark_padding
+from ..contract.rank_stage import RankRunning, RankStage, rank_stage_below
 from ..contract.stage import SKIPPED, SavableDataset
 from ..contract.worker_config import WorkerConfig
 
@@ -28,17 +28,7 @@ class PadRanksDataset(RankStage):
     ``max_batches`` replaces it. A single rank gets no padding.
 
     Padding is made of the first micro-batch of the pass, and so is equal on all ranks; see
-    :func:`~loader.samples.batching.padding.is_padding`.
-
-    Args:
-        dataset: The stage below, which yields micro-batches.
-        padding: Makes the padding of the first micro-batch of the pass.
-        max_batches: The number of micro-batches of each rank, if the order does not determine one.
-        worker_config: By default the dataset's.
-
-    Raises:
-        ConfigError: The pass has no end, or none that is known and no ``max_batches``; or the stage below counts the
-            micro-batches of the rank.
+    :func:`~loader.samples.batching.batch.is_padding`.
     """
 
     def __init__(
@@ -85,7 +75,6 @@ class PadRanksDataset(RankStage):
         return max(sum(cast("list[int]", bounds)[rank::ranks]) for rank in range(ranks))
 
     def steps(self, lanes: int) -> int:
-        """Return the number of micro-batches of each rank in a pass."""
         total = self._total
         if total is not None:
             return -(-total // self.worker_config.world_size)
@@ -106,7 +95,6 @@ class PadRanksDataset(RankStage):
         return self._complement(self.remaining(count, lanes) - steps)
 
     def remaining(self, count: int, lanes: int) -> int:
-        """Return the number of steps that remain in a pass."""
         total = self._total
         if total is not None:
             return max(0, -(-(total - count) // self.worker_config.world_size))
@@ -125,47 +113,33 @@ class PadRanksDataset(RankStage):
         more = remaining * ranks + max(1, config.num_workers) if remaining else 0
         return self._complement(min(more, self.inputs[0].round_samples))
 
-    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
-        return _PadRanks(self, cast("LanesInput", upstream), count)
-
-
-class _PadRanks:
-    def __init__(self, definition: PadRanksDataset, upstream: LanesInput, count: int) -> None:
-        self._definition = definition
-        self._upstream = upstream
-        self._padding: Any = None  # of this run; the same in all passes
-        self.count = count
-
-    def batches(self) -> Iterator[Any]:
-        lanes, alone = self._upstream.lanes, self._definition.worker_config.world_size == 1
+    def iterate(self, running: RankRunning) -> Iterator[Any]:
+        lanes, alone = running.upstream.lanes, self.worker_config.world_size == 1
         # A rank whose data ended before the state was saved continues with its padding.
-        own: Iterator[Any] = iter(()) if self.count and self._upstream.ended else self._upstream.batches()
-        for _ in range(self._definition.remaining(self.count, lanes)):
+        own: Iterator[Any] = iter(()) if running.count and running.upstream.ended else running.upstream.batches()
+        for _ in range(self.remaining(running.count, lanes)):
             batch = next(own, _END)
             if batch is _END:
                 if alone:
                     break
-                batch = self._next_padding()
-            self.count = self._definition.count_after(1, self.count, lanes)
+                batch = self._next_padding(running)
+            running.count = self.count_after(1, running.count, lanes)
             yield batch
-        self.count = 0
+        running.count = 0
+        # A rank that has more drops it: the other ranks have ended.
         if next(own, _END) is not _END:
             _log.error(
                 "rank %d has more micro-batches in this pass than the order allows, and drops the rest: a stage makes "
                 "several items of one, such as a sample that is in several groups to pack",
-                self._definition.worker_config.rank,
+                self.worker_config.rank,
             )
-            self._upstream.start_over()
+            running.upstream.start_over()
 
-    def _next_padding(self) -> Any:
-        if self._padding is None:
-            first = self._upstream.first_batch()
-            self._padding = mark_padding({} if first is SKIPPED else self._definition.padding(first))
-        return mark_padding(copy.deepcopy(self._padding))
-
-    def start_over(self) -> None:
-        self.count = 0
-        self._upstream.start_over()
+    def _next_padding(self, running: RankRunning) -> Any:
+        if running.kept is None:  # of this run; the same in all passes
+            first = running.upstream.first_batch()
+            running.kept = mark_padding({} if first is SKIPPED else self.padding(first))
+        return mark_padding(copy.deepcopy(running.kept))
 
 
 _END: Any = object()

@@ -35,9 +35,7 @@ class DatasetSource(Source):
     """A split part of a dataset, and how its samples are built; a single file is every split part.
 
     Args:
-        request: The dataset, its split part and subset.
         decoder: Decoder of the parts; None leaves them bytes.
-        described: Description of the samples that replaces ``dataset.yaml``.
     """
 
     request: LoadRequest
@@ -54,11 +52,6 @@ class DatasetSource(Source):
 
     @cached_property
     def folder(self) -> Dataset:
-        """The opened dataset.
-
-        Raises:
-            FormatError: It was prepared again since another process counted its samples.
-        """
         folder = dataset_at(self.request.ref, reads_samples=True)
         if self._uuid is not None and _uuid_of(folder) != self._uuid:
             raise FormatError(
@@ -82,7 +75,6 @@ class DatasetSource(Source):
 
     @cached_property
     def builder(self) -> SampleBuilder:
-        """Builder of samples from their parts."""
         folder, described, request = self.folder, self.described, self.request
         config, traits = folder.documents.config, folder.traits
         if described is not None and traits.holds_values:
@@ -146,17 +138,11 @@ class DatasetSource(Source):
 
     @cached_property
     def shard_names(self) -> list[str]:
-        """Names of the dataset's shards, by number."""
         return [shard.name for shard in self.folder.index.shards]
 
     @cached_property
     def filter(self) -> FilterRows | None:
-        """The filters of the split part and of the run; None keeps all samples.
-
-        Raises:
-            ConfigError: There is no such filter.
-            FormatError: The filter is damaged, or of other shards.
-        """
+        """The filters of the split part and of the run; None keeps all samples."""
         return filter_of_part(self.folder, self.split_part, self.request.filter)
 
     @property
@@ -234,7 +220,6 @@ class DatasetSource(Source):
         return ends[:-1][rows] + skipped - first, starts[rows] + skipped
 
     def index_numbers(self) -> IntArray:
-        """Return the numbers in the index of all samples of the source."""
         begins, firsts = self.ranges
         stop = self._subset[1] - self._subset[0]
         lengths = np.diff(begins, append=stop)

@@ -52,7 +52,6 @@ class FetchQueue:
     Args:
         ahead_bytes: Most bytes that are fetched ahead of their first use; a range counts as 32 KiB at least. One range
             always is.
-        held_bytes: The same, with those that were used in part.
         plan_more: Adds ranges; returns False at the end of the pass.
     """
 
@@ -66,31 +65,24 @@ class FetchQueue:
         self._ahead_bytes = self._held_bytes = 0
 
     def clear(self) -> None:
-        """Drop all ranges."""
         self._planned.clear()
         self._sent.clear()
         self._ahead_bytes = self._held_bytes = 0
 
     def add(self, ranges: Sequence[_Range]) -> None:
-        """Add ranges."""
         self._planned.extend(ranges)
 
     def fetch_planned(self) -> None:
-        """Begin to fetch the ranges that were added."""
         while self._planned:
             self._fetch_next()
 
     def fill(self) -> None:
-        """Begin to fetch ranges up to the limits."""
-        while self._planned or self._plans_more():
+        plan_more = self._plan_more()
+        while self._planned or (plan_more is not None and plan_more()):
             if self._planned and self._is_full(self._planned[0].cost_bytes):
                 break
             if self._planned:
                 self._fetch_next()
-
-    def _plans_more(self) -> bool:
-        plan_more = self._plan_more()
-        return plan_more is not None and plan_more()
 
     def _is_full(self, cost_bytes: int) -> bool:
         """Return True if a range does not fit; one is always fetched ahead."""
@@ -98,7 +90,6 @@ class FetchQueue:
         return self._ahead_bytes > 0 and (ahead_bytes > self._limit_bytes or held_bytes > self._max_held_bytes)
 
     def result(self, wanted: _Range) -> bytes:
-        """Wait for a range."""
         while wanted.data is None:
             self._fetch_next()
         if not wanted.is_used:
@@ -136,15 +127,14 @@ class FetchedRanges:
     """The samples of a chunk while they are fetched; each is taken once.
 
     Args:
-        queue: Fetches the ranges.
         file: Shape (n,): file number of each sample.
         start: Shape (n,): its first byte in the file.
         size_bytes: Shape (n,): its bytes.
         wanted: Shape (n,): True for the samples to fetch.
-        open_file: Returns the file of a number.
 
     Attributes:
         missing: Shape (n,): True for the samples to fetch that are in no range yet.
+        ranges: The range of each sample; None if it is not fetched.
     """
 
     def __init__(
@@ -160,42 +150,28 @@ class FetchedRanges:
         self.missing = wanted
         self.file, self.start, self.size_bytes = file, start, size_bytes
         self.open_file = open_file
-        self._queue = queue
+        self.queue = queue
         self._starts = start.tolist()
-        self._ranges: list[_Range | None] = [None] * len(file)
-
-    def set_range(self, row: int, found: _Range) -> None:
-        """Set the range that contains a sample."""
-        self._ranges[row] = found
-
-    def add_to_queue(self, ranges: Sequence[_Range]) -> None:
-        """Fetch ranges after the ranges of earlier chunks."""
-        self._queue.add(ranges)
+        self.ranges: list[_Range | None] = [None] * len(file)
 
     def has(self, row: int) -> bool:
-        """Return True if a sample is fetched."""
-        return self._ranges[row] is not None
+        return self.ranges[row] is not None
 
     def take(self, row: int, size_bytes: int) -> bytes:
         """Wait for a sample's bytes; the bytes of a range are dropped after its last sample."""
-        found = self._ranges[row]
+        found = self.ranges[row]
         if found is None:
             raise LookupError(row)
-        data, first = self._queue.result(found), self._starts[row] - found.start
-        self._ranges[row] = None
+        data, first = self.queue.result(found), self._starts[row] - found.start
+        self.ranges[row] = None
         found.uses -= 1
         if not found.uses:
-            self._queue.release(found)
+            self.queue.release(found)
         return data if first == 0 and len(data) == size_bytes else data[first : first + size_bytes]
 
 
 def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
-    """Join the samples of the first chunk to ranges, with samples of later chunks that lie between or next to them.
-
-    Args:
-        chunks: The chunk whose ranges are added to the queue, and the chunks that follow it.
-        max_bytes: Longest range of several samples.
-    """
+    """Join the samples of the first chunk to ranges, with samples of later chunks that lie between or next to them."""
     first = chunks[0]
     rows = [np.flatnonzero(chunk.missing) for chunk in chunks]
     if not len(rows[0]):
@@ -218,8 +194,8 @@ def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
         own = np.flatnonzero(is_needed[which[begin:end]])
         chunk.missing[some[own]] = False
         for row, number in zip(some[own].tolist(), which[begin:end][own].tolist(), strict=True):
-            chunk.set_range(row, ranges[number])
-    first.add_to_queue([*ranges.values()])
+            chunk.ranges[row] = ranges[number]
+    first.queue.add([*ranges.values()])
 
 
 def _join(

@@ -22,8 +22,7 @@ from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder
 from ..contract.stage import SKIPPED
 from .dataset_source import DatasetSource
-from .fetched_ranges import FetchedRanges, FetchQueue
-from .sample_chunk import Chunk, OpenSources, SampleChunk
+from .sample_chunk import OpenSources, SampleChunk
 from .source import RawRow, Source, SourceStores
 
 
@@ -32,8 +31,6 @@ class JoinedSource(Source):
     """Rows of samples, one of each member.
 
     Args:
-        request: What to load: the metadataset that holds the join, with the join's subset and auxiliary stores.
-        place: The join's place in the metadataset.
         members: The datasets; the first is the primary one.
         names: Argument names of the joiner; None if it takes the members in order.
         open_rows: Returns the members' sample numbers, shape (rows, members); -1 for a missing sample.
@@ -76,7 +73,6 @@ class JoinedSource(Source):
 
         Raises:
             EmptyDatasetError: The source has no samples.
-            ConfigError: The join is not prepared.
         """
         start, stop = self._subset
         if stop <= start:
@@ -90,42 +86,7 @@ class JoinedSource(Source):
         return resolve_subset(self.request.subset, len(self.folder), at=f"{self.request.path}: {self.place}")
 
     @property
-    def largest_shard(self) -> int:
-        """Number of samples in the largest shard of the primary dataset."""
-        return self.members[0].largest_shard
-
-    @property
-    def is_one_shard(self) -> bool:
-        return self.members[0].is_one_shard
-
-    @property
-    def sample_bytes(self) -> int:
-        """Average size of a sample in bytes, which decides how many are fetched ahead."""
-        return sum(member.sample_bytes for member in self.members)
-
-    @property
-    def is_remote(self) -> bool:
-        """True if samples of a member are fetched from an object store."""
-        return any(member.is_remote for member in self.members)
-
-    @property
-    def is_crude(self) -> bool:
-        """True if the joiner receives crude samples, and thus may return some."""
-        return any(member.is_crude for member in self.members)
-
-    @property
-    def sample_class(self) -> type[Any]:
-        """The class of the primary samples: the joiner may return any object."""
-        return self.members[0].sample_class
-
-    @property
-    def accepts_options(self) -> bool:
-        """True if all members accept the caller's other arguments."""
-        return all(member.accepts_options for member in self.members)
-
-    @property
     def decoder(self) -> AnyDecoder | None:  # type: ignore[override] # read only
-        """Decoder of the members."""
         return self.members[0].decoder
 
     @property
@@ -135,15 +96,9 @@ class JoinedSource(Source):
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """The one run of rows: its first number in the source, and in the join."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
 
     def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:
-        """Build the sample of a row.
-
-        Raises:
-            SampleError: A part does not decode, or a field is missing.
-        """
         samples = [
             None if one is None else member.build(one, restore_key)
             for member, one in zip(self.members, raw.members, strict=True)
@@ -173,7 +128,6 @@ class JoinedSource(Source):
         }
 
     def describe(self) -> str:
-        """Describe the source in one line."""
         return f"{self.request.path}: {self.place}, {len(self.members)} datasets joined: {self.samples} samples"
 
 
@@ -181,10 +135,7 @@ class OpenJoins(OpenSources):
     """The sources of a reader in one process, at least one of them a join.
 
     Args:
-        sources: The datasets.
-        shards: The open shards of this process.
         sparse: As in :class:`.OpenSources`; of a join for its members, too.
-        quarantined: As in :class:`.OpenSources`.
         first: As in :class:`.OpenSources`; there are as many file numbers as sources and members.
     """
 
@@ -209,14 +160,20 @@ class OpenJoins(OpenSources):
                 all_sparse.update(range(self._first_member[number], len(all_sources)))
         self._sources, self._sparse = all_sources, all_sparse
 
-    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> Chunk:
+    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
         rows, members, sources, indexes = self._expanded(source, index)
-        is_excluded = None if excluded is None else excluded[rows]
-        samples = SampleChunk(
-            self._sources, self._shards, sources, indexes, is_excluded, sparse=self._sparse, first=self._first_numbers
+        return _RowChunk(
+            self._sources,
+            self._shards,
+            sources,
+            indexes,
+            None if excluded is None else excluded[rows],
+            sparse=self._sparse,
+            first=self._first_numbers,
+            joins=self._joins,
+            numbers=(source, index),
+            read=(rows, members),
         )
-        first_source, _ = self._first_numbers
-        return _RowChunk(self._joins, (source, index), (rows, members), samples, first_source=first_source)
 
     def _expanded(self, source: IntArray, index: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the samples to read, as columns: row, member within its join, source, number in the index."""
@@ -236,48 +193,42 @@ class OpenJoins(OpenSources):
         return tuple(np.concatenate(columns)[order] for columns in (rows, members, sources, indexes))  # type: ignore[return-value] # four
 
 
-class _RowChunk:
+class _RowChunk(SampleChunk):
     """Rows of joins, mixed with samples of other sources, in the order in which they are yielded.
 
     Args:
+        samples: The m samples that are read, as in :class:`SampleChunk`.
         joins: Number of a join → the join.
         numbers: Two arrays (n,): the source of each row, and its number there.
         read: Two arrays (m,): the row of each sample that is read, and its member within the join.
-        samples: The m samples.
-        first_source: Added to the numbers of the sources in raw rows.
+        options: The other arguments of :class:`SampleChunk`.
     """
 
     def __init__(
         self,
+        *samples: Any,
         joins: Mapping[int, JoinedSource],
         numbers: tuple[IntArray, IntArray],
         read: tuple[IntArray, IntArray],
-        samples: SampleChunk,
-        *,
-        first_source: int = 0,
+        **options: Any,
     ) -> None:
+        super().__init__(*samples, **options)
         self._joins = joins
-        self._first_source = first_source
-        self._source, self._index = numbers
+        self._row_sources, self._row_numbers = numbers
         self._rows, self._members = read
-        self.samples = samples
-
-    def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
-        """Return the ranges of the samples that are in object stores, which the queue is to fetch."""
-        return self.samples.fetch(queue)
 
     @property
     def size_bytes(self) -> IntArray:
         """Shape (n,): the bytes of each row, as far as they are known."""
-        known = np.maximum(self.samples.size_bytes, 0)
-        return np.bincount(self._rows, known, minlength=len(self._source)).astype(np.int64)
+        known = np.maximum(super().size_bytes, 0)
+        return np.bincount(self._rows, known, minlength=len(self._row_sources)).astype(np.int64)
 
     def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions; :data:`SKIPPED` for excluded ones."""
-        chunk = self.samples.read([positions[row] for row in self._rows.tolist()], begin)
-        ends = np.searchsorted(self._rows, np.arange(len(self._source)), side="right").tolist()
+        chunk = super().read([positions[row] for row in self._rows.tolist()], begin)
+        ends = np.searchsorted(self._rows, np.arange(len(self._row_sources)), side="right").tolist()
         places, done = self._members.tolist(), 0
-        for row, (number, position) in enumerate(zip(self._source.tolist(), positions, strict=True)):
+        for row, (number, position) in enumerate(zip(self._row_sources.tolist(), positions, strict=True)):
             if number not in self._joins:
                 yield next(chunk)
                 done += 1
@@ -289,4 +240,4 @@ class _RowChunk:
             if any(one is SKIPPED for one in found):  # then all members are
                 yield SKIPPED, position
             else:
-                yield RawRow(number + self._first_source, int(self._index[row]), tuple(found)), position
+                yield RawRow(number + self._first_source, int(self._row_numbers[row]), tuple(found)), position

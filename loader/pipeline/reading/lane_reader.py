@@ -18,9 +18,8 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...errors import EnergonError, StateError
 from ...order import GONE, BlendedLane, LaneOrder
-from ..contract.buffered import note_lost_item
 from ..contract.item_id import ItemId, position_of
-from ..contract.lane import Lane
+from ..contract.lane import Lane, note_lost_item
 from ..contract.stage import SKIPPED, State
 from ..measuring.counts import STORAGE, Counts, SourceCounter
 from ..measuring.item_sources import ReaderSources
@@ -28,7 +27,7 @@ from ..measuring.recorder import WorkerRecorder
 from .fetched_ranges import MEMBER_BYTES
 from .read_ahead import ReadAhead
 from .read_together import LaneReaders
-from .sample_chunk import Chunk, OpenSources, SourceTable
+from .sample_chunk import OpenSources, SampleChunk, SourceTable
 from .shard_reads import COALESCED_BYTES
 
 _MAX_CHUNK = 1024  # samples
@@ -39,12 +38,6 @@ _REBUILT_TOGETHER = 256  # positions
 
 class LaneReader:
     """The running reader of a lane.
-
-    Args:
-        definition: The stage.
-        order: The stream of the lane.
-        lane: The lane.
-        state: Its state.
 
     Attributes:
         position: Position of the next sample.
@@ -66,6 +59,7 @@ class LaneReader:
         self._together: LaneReaders | None = None
         self._opened_at = self.position
         self._ahead: ReadAhead | None = None
+        # Samples in object stores are fetched ahead, in chunks as long as the memory of the lane permits.
         max_size, window_of = _MAX_CHUNK_OF_MANY if len(definition.sources) >= _MANY_SOURCES else _MAX_CHUNK, None
         if definition.is_remote:
             ahead_bytes = definition.ahead_bytes(lane.count)
@@ -80,6 +74,7 @@ class LaneReader:
             definition.waiting[lane.number] = self._ahead
         elif isinstance(order, BlendedLane):
             window_of = order.window_of
+        # Chunks of local samples end with the windows of the shuffle, whose samples are neighbours.
         self._chunks = OrderedChunks(
             order,
             self.table,
@@ -89,6 +84,7 @@ class LaneReader:
             sample_bytes=definition.sample_bytes if window_of else 0,
             was_edited=definition.history is not None,
         )
+        # Count the samples of each source, if statistics are measured.
         self._waiting = definition.waiting
         self._recorder = lane.recorder
         if lane.recorder is not None:
@@ -105,8 +101,6 @@ class LaneReader:
         """Order and locate the samples of the only source together with the samples of other readers of the lane.
 
         Args:
-            together: These readers.
-            path: The path of the lane.
             is_sparse: An epoch reads less than half of the source's samples.
         """
         known = together.take_first(path, self.position)
@@ -125,8 +119,6 @@ class LaneReader:
         """Add located samples to those that come next.
 
         Args:
-            samples: The samples, with their positions.
-            positions: Their positions.
             columns: Their sources, epochs and bytes; and True for excluded samples, or None if no sample is excluded.
         """
         self._more.append(samples)
@@ -137,7 +129,6 @@ class LaneReader:
                 self.add_counts(self._recorder.counts)
 
     def next(self) -> tuple[Any, ItemId]:
-        """Return the next sample and its position."""
         while True:
             try:
                 for item in self._samples:  # returns after one item
@@ -177,7 +168,6 @@ class LaneReader:
             self.add_counts(recorder.counts)
 
     def _start_again(self) -> None:
-        """Read on from the sample that failed, if there is a next call."""
         self.located = self.position
         self._more.clear()
         if self._ahead is not None:
@@ -213,7 +203,7 @@ class LaneReader:
                 other.start()
         return ahead.next()
 
-    def _locate_chunk(self) -> tuple[Chunk, range]:
+    def _locate_chunk(self) -> tuple[SampleChunk, range]:
         """Return the next chunk and its positions.
 
         Raises:
@@ -231,11 +221,9 @@ class LaneReader:
         return chunk, positions
 
     def state(self) -> State:
-        """Return the position of the next sample."""
         return {self._key: self.position}
 
     def load(self, item_id: ItemId) -> Any:
-        """Read a sample again; :data:`SKIPPED` if its dataset is gone."""
         position = position_of(item_id)
         first = position - position % _REBUILT_TOGETHER
         if first != self._first_rebuilt:
@@ -266,13 +254,8 @@ class OrderedChunks:
     """The chunks of a lane's stream.
 
     Args:
-        order: The stream.
-        table: The table of samples.
-        position: Position of the first sample.
-        max_size: The most samples of a chunk.
         window_of: The windows with which chunks end, if they are small; None for none.
         sample_bytes: Mean bytes of a sample.
-        was_edited: Datasets of the stream may have left the mix.
     """
 
     def __init__(
@@ -296,7 +279,6 @@ class OrderedChunks:
         self._found: tuple[IntArray, IntArray, IntArray]  # their sources, numbers in the indexes, and epochs
 
     def limit_first(self, samples: int) -> None:
-        """Limit the samples of the next chunk."""
         self._size = min(self._size, samples)
 
     def begin_with(self, position: int, epoch: IntArray, sample: IntArray) -> None:
@@ -309,7 +291,6 @@ class OrderedChunks:
         """Return the chunk that begins at a position: positions, sources, numbers in the indexes, and epochs.
 
         Raises:
-            StateError: The dataset of the first sample left the mix.
             StopIteration: The pass is over.
         """
         if start not in self._ordered:
@@ -357,11 +338,7 @@ def _no_window(position: int) -> None:
 
 
 def _before_gone(source: IntArray) -> int:
-    """Return the number of positions before the first one whose dataset left the mix.
-
-    Raises:
-        StateError: It is the first position.
-    """
+    """Return the number of positions before the first one whose dataset left the mix."""
     gone = np.flatnonzero(source == GONE)
     if not len(gone):
         return len(source)

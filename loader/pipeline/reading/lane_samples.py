@@ -1,23 +1,69 @@
-"""Count the samples that all readers of a lane have read, for weights that change at numbers of samples."""
+"""The weights of a blend in one lane that change at steps or samples of the run, and the count of these samples."""
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from typing import Any
 
+from ...errors import StateError
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
-from ..contract.running import Running, State
+from ..contract.running import Running, RunningFunctions, State
+from .planned_schedule import PlannedSchedule
+
+_NEVER = 1 << 62
+
+
+class LaneSchedule:
+    """The schedule of a blend, as one lane follows it.
+
+    An item has the step of the micro-batch for which it is made, so a change comes at the first micro-batch of its
+    step, whatever the stages above skip or buffer. Samples are those that the readers of the lane have read.
+    """
+
+    def __init__(self, planned: PlannedSchedule, lane: Lane) -> None:
+        self.weights = planned.weights  # of each stretch
+        self._context = lane.context
+        self._samples: LaneSamples | None = None
+        if planned.unit == "steps":
+            self._starts = [start * planned.ranks for start in planned.starts]  # micro-batches of the run
+        else:
+            self._samples = lane.shared[LaneSamples]
+            self._starts = planned.in_samples.lane_starts(lane.number, lane.count).tolist()
+        self.last = len(planned.starts) - 1  # the number of the last stretch
+        self._end = -1  # of the stretch that :meth:`current` returned
+
+    @property
+    def _position(self) -> int:
+        if self._samples is not None:
+            return self._samples.read
+        return self._context.batch_index or 0
+
+    @property
+    def has_changed(self) -> bool:
+        """True if the weights may be others than at the last call of :meth:`current`."""
+        return self._position >= self._end
+
+    def current(self) -> int:
+        number = bisect_right(self._starts, self._position) - 1
+        self._end = self._starts[number + 1] if number + 1 < len(self._starts) else _NEVER
+        return number
+
+    def checked(self, number: int) -> int:
+        if number >= len(self._starts):
+            raise StateError(
+                f"this state is damaged: it is in stretch {number} of a schedule of {len(self._starts)}",
+                hint="restore another state",
+            )
+        return number
+
 
 _READ = "read"
 
 
 class LaneSamples:
-    """The samples of a lane so far, excluded and skipped ones included.
-
-    Args:
-        read: Their number.
-    """
+    """The samples of a lane so far, excluded and skipped ones included."""
 
     __slots__ = ("read",)
 
@@ -32,7 +78,6 @@ class LaneSamples:
 
 
 def _positions(state: Mapping[str, Any]) -> int:
-    """Return the sum of the positions of all readers below a blend."""
     return sum(
         _positions(value)
         if isinstance(value, Mapping)
@@ -43,48 +88,25 @@ def _positions(state: Mapping[str, Any]) -> int:
     )
 
 
-class CountedReader:
-    """A running reader, whose samples are counted.
+def counted_reader(reader: Any, samples: LaneSamples) -> Running:
+    """Count the samples of a running reader; its ``position`` is the next sample's."""
 
-    Args:
-        reader: The reader; its ``position`` is the next sample's.
-        samples: The count.
-    """
-
-    def __init__(self, reader: Any, samples: LaneSamples) -> None:
-        self._reader = reader
-        self._samples = samples
-        self.state = reader.state
-        self.load = reader.load
-
-    def next(self) -> tuple[Any, ItemId]:
-        """Return the next sample."""
-        reader = self._reader
+    def next_counted() -> tuple[Any, ItemId]:
         before = reader.position
         try:
-            found: tuple[Any, ItemId] = reader.next()
+            item: tuple[Any, ItemId] = reader.next()
         finally:
-            self._samples.read += reader.position - before
-        return found
+            samples.read += reader.position - before
+        return item
+
+    return RunningFunctions(next_counted, reader.state, reader.load)
 
 
-class CountedBlend:
-    """The outermost blend of a lane, whose state has the count.
+def counted_blend(blend: Running, key: str, samples: LaneSamples) -> Running:
+    """Add the count to the state of the outermost blend of a lane."""
 
-    Args:
-        blend: The running blend.
-        key: Its key.
-        samples: The count.
-    """
+    def state() -> State:
+        saved = blend.state()
+        return saved | {key: {_READ: samples.read} | saved[key]}
 
-    def __init__(self, blend: Running, key: str, samples: LaneSamples) -> None:
-        self._blend = blend
-        self._key = key
-        self._samples = samples
-        self.next = blend.next
-        self.load = blend.load
-
-    def state(self) -> State:
-        """Return the state of the blend, with the count."""
-        found = self._blend.state()
-        return found | {self._key: {_READ: self._samples.read} | found[self._key]}
+    return RunningFunctions(blend.next, state, blend.load)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from math import ceil
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from ...order import (
     SLICES_PER_LANE,
@@ -27,33 +27,6 @@ from .planned_schedule import PlannedSchedule
 
 _SOURCE = 21  # purpose of the random numbers: part of their seed
 _MAX_ROUND = 1 << 62
-
-
-class OrderPlan(Protocol):
-    """The order of a reader's samples."""
-
-    @property
-    def repeats(self) -> bool:
-        """True if the order has no end."""
-
-    @property
-    def starts_over(self) -> bool:
-        """True if each iteration starts a new pass."""
-
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
-        """Return the order of sources with these numbers of samples."""
-
-    def items(self, samples: Sequence[int]) -> int | None:
-        """Return the number of samples of a pass; None without end."""
-
-    def round_samples(self, samples: Sequence[int]) -> int:
-        """Return the number of samples until each one has come."""
-
-    def epoch_repetitions(self, sources: int) -> Sequence[float]:
-        """Return how often a sample of each source comes in an epoch."""
-
-    def settings(self) -> dict[str, Any]:
-        """Return the arguments as plain data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +60,11 @@ class ShuffledPlan:
 
     @property
     def repeats(self) -> bool:
+        """True if the order has no end."""
         return self.repetitions is None
 
     @property
     def is_sequential(self) -> bool:
-        """True if nothing is shuffled."""
         return self.shuffle_buffer <= 1 and all(together is None for together in self.epochs_together)
 
     def chunk_samples(self, samples: Sequence[int], lanes: int) -> int | None:
@@ -103,6 +76,7 @@ class ShuffledPlan:
         return self.deal if is_plain and len(samples) == 1 and samples[0] < SLICES_PER_LANE * lanes else None
 
     def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
+        """Return the order of sources with these numbers of samples."""
         return _shuffled_order(self, tuple(samples), lanes, seed)
 
     def source_order(self, samples: int, seed: int) -> SourceOrder:
@@ -110,20 +84,14 @@ class ShuffledPlan:
         return _source_orders(self, (samples,), seed, (0,))[0]
 
     def edited_order(self, samples: Sequence[int], mixes: Sequence[Mix], *, lanes: int, seed: int) -> EditedOrder:
-        """Return the order of a run whose mix changed.
-
-        Args:
-            samples: The number of samples of each source of the last mix.
-            mixes: The mixes, the first one first.
-            lanes: Number of lanes of the run.
-            seed: Seed of the reader.
-        """
         return _edited_order(self, tuple(samples), tuple(mixes), lanes, seed)
 
     def items(self, samples: Sequence[int]) -> int | None:
+        """Return the number of samples of a pass; None without end."""
         return None if self.repetitions is None else sum(pass_samples(samples, self.repetitions))
 
     def round_samples(self, samples: Sequence[int]) -> int:
+        """Return the number of samples until each one has come."""
         if self.repetitions is not None:
             return sum(samples)
         first, weights = 0, self.weights
@@ -132,6 +100,7 @@ class ShuffledPlan:
         return first + samples_of_round(samples, weights)
 
     def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        """Return how often a sample of each source comes in an epoch."""
         return self.repetitions or self.shares or (1.0,) * sources
 
     def settings(self) -> dict[str, Any]:
@@ -145,11 +114,7 @@ class ShuffledPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialPlan:
-    """The order of validation: the sources one after another, in the order of their shards.
-
-    Args:
-        deal: As in :class:`ShuffledPlan`.
-    """
+    """The order of validation: the sources one after another, in the order of their shards."""
 
     deal: int | None = None
     repeats: ClassVar[bool] = False
@@ -178,11 +143,15 @@ class SequentialPlan:
         return {} if self.deal is None else {"deal": self.deal}
 
 
+OrderPlan = ShuffledPlan | SequentialPlan
+"""The order of a reader's samples; the methods of both are documented in the first. ``starts_over``: each iteration
+starts a new pass."""
+
+
 def samples_of_round(samples: Sequence[int], weights: Sequence[float]) -> int:
     """Return the number of samples until each one of some inputs has come, at most 2^62.
 
     Args:
-        samples: The samples of each input.
         weights: Its weight, in any unit; an input of weight 0 does not count.
     """
     largest = max(weights)  # dividing by it first keeps the sum of large weights finite
@@ -241,7 +210,6 @@ def _source_orders(
 
 
 def _collapsed(value: Any) -> Any:
-    """Replace a tuple of equal values, one for each source, by the value."""
     if isinstance(value, tuple):
         return value[0] if len(set(value)) == 1 else list(value)
     return value

@@ -21,7 +21,7 @@ from .fetched_ranges import MEMBER_BYTES
 from .order_plan import SequentialPlan
 from .read import ReadDataset
 from .read_ahead import ReadAhead
-from .sample_chunk import Chunk
+from .sample_chunk import SampleChunk
 from .source import Raw, Source
 
 _CHUNK = 64
@@ -39,10 +39,6 @@ class PickDataset(ReadDataset):
 
     Its ``next`` is never called: the stages above rebuild single samples by ``load``, and this reader returns their
     bytes. Let it follow ``picking.read`` for numbers that are needed together, so that one search locates all of them.
-
-    Args:
-        sources: The datasets.
-        worker_config: That of a single rank without workers.
     """
 
     def __init__(self, sources: Sequence[Source], *, worker_config: WorkerConfig) -> None:
@@ -58,7 +54,6 @@ class PickDataset(ReadDataset):
 
     @cached_property
     def picking(self) -> _Picking:
-        """The reader of this process."""
         return _Picking(self)
 
     def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - has no position
@@ -67,9 +62,6 @@ class PickDataset(ReadDataset):
 
 class _Picking:
     """The running reader. Threads may use all but :meth:`load` at the same time.
-
-    Args:
-        definition: The reader.
 
     Attributes:
         starts: The position of the first sample of each source.
@@ -86,18 +78,15 @@ class _Picking:
         self._following: Iterator[tuple[Raw, int]] = iter(())
 
     def follow(self, samples: Iterator[tuple[Raw, int]]) -> None:
-        """Let :meth:`load` take the next samples from those that :meth:`read` or :meth:`stream` returns."""
         self._following = samples
 
     def read(self, positions: Sequence[int]) -> Iterator[tuple[Raw, int]]:
-        """Locate some samples together, and return an iterator over them with their positions."""
         return self._table.chunk(*self.locate(positions), None).read(positions, _begin)
 
     def stream(self, numbers: Sequence[int], positions: Callable[[IntArray], IntArray]) -> Iterator[tuple[Raw, int]]:
         """Yield many samples with their positions; the bytes of later ones are fetched ahead.
 
         Args:
-            numbers: The numbers of the samples.
             positions: Returns the positions of some numbers, shape (n,); of omitted samples none.
         """
         chunks = _Chunks(self, numbers, positions)
@@ -133,7 +122,6 @@ class _Picking:
         return RawSample(number, index, shards.shard_names[shard], shards.folder.index.key(index), part, data)
 
     def index_of(self, position: int) -> tuple[int, int]:
-        """Return the number of a sample's source, and its number in the index."""
         number = bisect_right(self.starts, position) - 1
         return number, self._table.index_number(number, position - self.starts[number])
 
@@ -150,12 +138,10 @@ class _Picking:
         return self._sources[int(source[0])].folder.place_of(int(index[0]))
 
     def locate(self, positions: Sequence[int] | IntArray) -> tuple[IntArray, IntArray]:
-        """Return the sources of samples, and their numbers in the indexes."""
         source, _, sample = self._order.locate(np.asarray(positions, dtype=np.int64))
         return source, self._table.index_numbers(source, sample)
 
-    def chunk(self, positions: IntArray) -> Chunk:
-        """Locate some samples, to fetch them ahead."""
+    def chunk(self, positions: IntArray) -> SampleChunk:
         return self._table.chunk(*self.locate(positions), None)
 
     def load(self, item_id: ItemId) -> Any:
@@ -179,7 +165,7 @@ class _Chunks:
         self._positions = positions
         self._next = 0
 
-    def locate_next(self) -> tuple[Chunk, Sequence[int]]:
+    def locate_next(self) -> tuple[SampleChunk, Sequence[int]]:
         """Return the next chunk, and the positions of its samples; raise ``StopIteration`` after the last one."""
         while self._next < len(self._numbers):
             some = np.asarray(self._numbers[self._next : self._next + _CHUNK], dtype=np.int64)
@@ -208,7 +194,6 @@ def positions_in(source: Source, numbers: IntArray) -> list[IntArray]:
     """Return the positions of samples in a source, in pieces; those that it does not have are omitted.
 
     Args:
-        source: The source.
         numbers: Numbers in the index, ascending.
     """
     if not len(numbers):

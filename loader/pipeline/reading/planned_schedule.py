@@ -26,7 +26,7 @@ class PlannedSchedule:
         starts: The start of each stretch: 0 first, ascending.
         weights: For each stretch, the weight of each source; 0 leaves a source out.
         batch_samples: Samples of a micro-batch; only steps need them.
-        ranks: The number of ranks with which the run began; likewise.
+        ranks: The number of ranks with which the run began; only steps need it.
 
     Raises:
         ConfigError: A start is too large.
@@ -48,7 +48,6 @@ class PlannedSchedule:
 
     @property
     def step_samples(self) -> int:
-        """Samples of one of the unit."""
         return self.batch_samples * self.ranks if self.unit == "steps" else 1
 
     @property
@@ -57,11 +56,7 @@ class PlannedSchedule:
         starts = tuple(start * self.step_samples for start in self.starts)
         return WeightSchedule(starts, self.weights, self.batch_samples if self.unit == "steps" else 1)
 
-    def __str__(self) -> str:
-        return f"{len(self.starts)} stretches to {self.unit[:-1]} {self.starts[-1]}"
-
     def settings(self) -> dict[str, Any]:
-        """Return the arguments as plain data; for each source its weights, a single one if they never change."""
         columns = zip(*self.weights, strict=True)
         return {
             "unit": self.unit,
@@ -75,7 +70,7 @@ def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSc
     """Return the schedule in the settings of a saved reader; None if it has none.
 
     Raises:
-        ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
+        ArithmeticError, LookupError, TypeError, ValueError: It is damaged.
     """
     if settings is None or sources == 1:
         return None
@@ -83,11 +78,7 @@ def saved_schedule(settings: Mapping[str, Any] | None, sources: int) -> WeightSc
 
 
 def scheduled_ranks(identity: Any) -> int | None:
-    """Return the number of ranks on which a saved run counts the steps at which weights change; None if it has none.
-
-    Args:
-        identity: The description of the chain in the state.
-    """
+    """Return the number of ranks on which a saved run counts the steps at which weights change; None if it has none."""
     if not isinstance(identity, list | tuple) or len(identity) < 2:
         return None
     settings = identity[1] if isinstance(identity[1], Mapping) else {}
@@ -101,13 +92,8 @@ def scheduled_ranks(identity: Any) -> int | None:
 def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 1.0) -> list[str]:
     """Describe the share of each source in each stretch of a schedule.
 
-    Args:
-        settings: The schedule in the settings of a reader.
-        sources: Number of sources.
-        whole: The share of the reader in the whole mix.
-
     Raises:
-        ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
+        ArithmeticError, LookupError, TypeError, ValueError: It is damaged.
     """
     # Texts count steps, whatever their samples; comparisons leave those out.
     rows = check_schedule({"batch_samples": 1, "ranks": 1, **settings}, sources).weights
@@ -125,12 +111,8 @@ def schedule_texts(settings: Mapping[str, Any], sources: int, *, whole: float = 
 def check_schedule(settings: Mapping[str, Any], sources: int) -> WeightSchedule:
     """Return the schedule in the settings of a saved reader or blend, also of a single source.
 
-    Args:
-        settings: The result of :meth:`PlannedSchedule.settings`.
-        sources: Number of sources.
-
     Raises:
-        ArithmeticError: It is damaged; likewise ``LookupError``, ``TypeError`` and ``ValueError``.
+        ArithmeticError, LookupError, TypeError, ValueError: It is damaged.
     """
     if settings["unit"] not in ("steps", "samples"):
         raise ValueError(f"expected steps or samples, found {settings['unit']!r}")
@@ -144,7 +126,6 @@ def check_schedule(settings: Mapping[str, Any], sources: int) -> WeightSchedule:
 
 
 def _columns(settings: Mapping[str, Any], sources: int) -> list[Sequence[float]]:
-    """Return the weights of each source in all stretches."""
     stretches, columns = len(settings["starts"]), settings["weights"]
     if stretches > MAX_STRETCHES or stretches * sources > _MAX_WEIGHTS:
         raise ValueError(

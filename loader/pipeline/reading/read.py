@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
@@ -15,14 +15,14 @@ from ...samples.types import CrudeSample
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane, set_restore_key
 from ..contract.running import StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.stage import SKIPPED, IteratedDataset, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from ..measuring.counts import DECODE, STORAGE
 from ..measuring.recorder import register, skipped_items
 from .joined_source import OpenJoins
 from .lane_reader import LaneReader
-from .lane_samples import CountedReader, LaneSamples
+from .lane_samples import LaneSamples, counted_reader
 from .order_plan import OrderPlan, ShuffledPlan
 from .read_ahead import READ_AHEAD_BYTES, ReadAhead
 from .read_together import LaneReaders
@@ -35,9 +35,7 @@ class DecodeDataset(SavableDataset[Any]):
     """Decode samples and fill their fields.
 
     Args:
-        dataset: The reader, or a blend of readers.
         sources: The datasets by their numbers in raw samples; by default the reader's.
-        names_sources: Store the number of the source in crude samples, for cookers.
     """
 
     traits = StageTraits(one_to_one=True, never_more=True)
@@ -50,11 +48,11 @@ class DecodeDataset(SavableDataset[Any]):
         names_sources: bool = False,
     ) -> None:
         super().__init__(dataset, name="decode")
-        own: Sequence[Source] | None = getattr(dataset, "sources", None)
-        self.sources: tuple[Source, ...] = tuple((own or ()) if sources is None else sources)
+        own = tuple(dataset.read_sources)
+        self.sources: tuple[Source, ...] = own if sources is None else tuple(sources)
         self.names_sources = names_sources
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
-        self._own = self.sources if own is None else tuple(own)  # the others are decoded by other stages
+        self._own = own or self.sources  # the others are decoded by other stages
 
     def settings(self) -> dict[str, Any]:
         decoders = {_decoder_name(source.decoder) for source in self._own}
@@ -62,7 +60,6 @@ class DecodeDataset(SavableDataset[Any]):
 
     @property
     def joins(self) -> bool:
-        """True if some samples are joined from several datasets."""
         return any(source.is_join for source in self._own)
 
     def open(self, lane: Lane, state: State) -> Running:
@@ -98,7 +95,6 @@ class _DecodeRunning:
         register(lane, DECODE, self, "_build", result_sizes=definition.size_metrics)
 
     def _build_any(self, raw: Raw, restore_key: tuple[Any, ...]) -> Any:
-        """Build a sample of one of several sources."""
         sample = self._sources[raw[0]].build(raw, restore_key)
         if self._names_sources and isinstance(sample, CrudeSample):
             sample.source = raw[0]
@@ -151,13 +147,6 @@ _SPARSE_SHARE = 0.5  # of a dataset's samples
 class ReadDataset(SavableDataset[Raw]):
     """Read samples of one or several sources, in the order of the plan.
 
-    Args:
-        sources: The datasets.
-        plan: The order.
-        worker_config: Ranks, workers and lanes of the run.
-        first_source: Added to the numbers of the sources in raw samples, if several readers supply one decoder.
-        pool: The open shards, if several readers share them.
-
     Attributes:
         history: The earlier mixes of a restored run; None if its mix never changed.
         quarantined: Samples that are passed over as excluded ones are: pairs of a source's number, and the sample's
@@ -178,7 +167,8 @@ class ReadDataset(SavableDataset[Raw]):
         pool: ShardPool | None = None,
     ) -> None:
         super().__init__(worker_config=worker_config, name="read")
-        self.sources = tuple(sources)
+        self.sources: tuple[Source, ...] = tuple(sources)
+        self.read_sources = self.sources
         self.plan = plan
         self.first_source = first_source
         self.pool = pool or ShardPool(readers=1, sources=first_source + len(self.sources))
@@ -225,12 +215,10 @@ class ReadDataset(SavableDataset[Raw]):
 
     @cached_property
     def is_remote(self) -> bool:
-        """True if samples are in object stores, and so are fetched ahead."""
         return any(source.is_remote for source in self.sources)
 
     @cached_property
     def sample_bytes(self) -> int:
-        """Average size of the samples of the dataset with the largest ones."""
         return max(source.sample_bytes for source in self.sources)
 
     def ahead_bytes(self, lanes: int) -> int:
@@ -262,29 +250,9 @@ class ReadDataset(SavableDataset[Raw]):
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
 
-    def shown_settings(self) -> dict[str, Any]:
-        settings = self.settings()
-        if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
-            settings["schedule"] = str(self.plan.schedule)
-        config = self.worker_config
-        return {**settings, "ranks": config.world_size, "workers": config.num_workers}
-
     def begin_on(self, ranks: int) -> None:
         if isinstance(self.plan, ShuffledPlan) and self.plan.schedule is not None:
             self.plan = replace(self.plan, schedule=replace(self.plan.schedule, ranks=ranks))
-
-    def identity(self) -> list[Any]:
-        return [*super().identity(), *(source.identity() for source in self.sources)]
-
-    def lines(self) -> Iterator[str]:
-        first, *_ = super().lines()
-        yield first
-        for place, described in enumerate(self.described_sources()):
-            end = "└─ " if place == len(self.sources) - 1 else "├─ "
-            yield f"{end}{described}"
-
-    def described_sources(self) -> Iterator[str]:
-        return (source.describe() for source in self.sources)
 
     def open(self, lane: Lane, state: State) -> Running:
         order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, deals=lane.deals)
@@ -293,25 +261,9 @@ class ReadDataset(SavableDataset[Raw]):
         if together is not None:
             running.read_with(together, lane.path, is_sparse=bool(self.sparse))
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
-        return running if samples is None else CountedReader(running, samples)
-
-    def dealt_samples(self, lanes: int) -> int:
-        if self.history is not None or not isinstance(self.plan, ShuffledPlan) or self.plan.is_sequential:
-            return 0
-        return self.plan.chunk_samples([source.samples for source in self.sources], lanes) or 0
+        return running if samples is None else counted_reader(running, samples)
 
     def lane_order(self, number: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
-        """Return the stream of a lane.
-
-        Args:
-            number: The lane.
-            lanes: L of the run.
-            seed: Seed of the reader.
-            deals: The lanes take micro-batches in turn, if the plan is for a single small source.
-
-        Raises:
-            StateError: The mix changed at a position of the lane that is not known on this rank.
-        """
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             plan = self.plan
@@ -322,3 +274,15 @@ class ReadDataset(SavableDataset[Raw]):
         mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
         return order.lane(number, self.history.ends_of(number))
+
+
+def dealt_samples(dataset: SavableDataset[Any], lanes: int) -> int:
+    """Return the samples of the micro-batches that lanes take in turn from the only source; 0 if they do not."""
+    while len(dataset.inputs) == 1 and (isinstance(dataset, IteratedDataset) or not dataset.nests_states):
+        dataset = dataset.inputs[0]
+    if not isinstance(dataset, ReadDataset) or dataset.history is not None:
+        return 0
+    plan = dataset.plan
+    if not isinstance(plan, ShuffledPlan) or plan.is_sequential:
+        return 0
+    return plan.chunk_samples([source.samples for source in dataset.sources], lanes) or 0

@@ -10,7 +10,6 @@ from weakref import WeakMethod
 
 from ...errors import EnergonError
 from .fetched_ranges import FetchedRanges, FetchQueue, join_chunks
-from .sample_chunk import Chunk
 
 READ_AHEAD_BYTES = 64 << 20
 """Bytes that a process fetches ahead of their use; it holds twice as many, with those of ranges used in part."""
@@ -27,16 +26,14 @@ class ReadAhead:
     samples of a slice.
 
     Args:
-        locate_chunk: Locates the next chunk; returns it with its positions. Raises ``StopIteration`` at the end of the
-            pass.
-        ahead_bytes: Bytes that the lane fetches ahead of their use.
+        locate_chunk: Locates the next :class:`.SampleChunk`; returns it with its positions. Raises ``StopIteration`` at
+            the end of the pass.
         samples_joined: Number of samples among which neighbours are looked for: what twice these bytes hold.
-        begin: See :meth:`.Chunk.read`.
     """
 
     def __init__(
         self,
-        locate_chunk: Callable[[], tuple[Chunk, Sequence[int]]],
+        locate_chunk: Callable[[], tuple[Any, Sequence[int]]],
         *,
         ahead_bytes: int,
         samples_joined: int,
@@ -51,16 +48,14 @@ class ReadAhead:
         self.clear()
 
     def clear(self) -> None:
-        """Drop all chunks."""
         self._queue.clear()
-        self._chunks: deque[tuple[Chunk, Sequence[int]]] = deque()  # that were located
+        self._chunks: deque[tuple[Any, Sequence[int]]] = deque()  # that were located
         self._ranges: deque[FetchedRanges | None] = deque()  # of those whose neighbours are not joined yet
         self._unjoined = 0  # samples of the latter
         self._is_first = True
         self._is_over = False
 
     def start(self) -> None:
-        """Fetch the first chunk, if that did not begin yet."""
         if self._is_first and self._join_next():
             self._queue.fetch_planned()
 
@@ -74,7 +69,8 @@ class ReadAhead:
             raise StopIteration
         chunk, positions = self._chunks.popleft()
         self._queue.fill()
-        return chunk.read(positions, self._begin)
+        samples: Iterator[tuple[Any, int]] = chunk.read(positions, self._begin)
+        return samples
 
     def _join_more(self) -> bool:
         """Join the neighbours of one more chunk, unless many have nothing to fetch."""

@@ -1,6 +1,6 @@
 """Order, locate and read samples of many readers of a lane at once.
 
-The order and the place of a few samples take as long as those of a thousand: calls of numpy. A blend that counts
+To order and locate a few samples takes as long as a thousand: the time of some calls of numpy. A blend that counts
 volumes has a reader for each of its datasets, and opens it when its first sample is due. So the first of these readers
 orders the first samples of all. Later, a reader that has none left locates its next samples together with those that
 the other readers will need soon, in proportion to those that they took so far.
@@ -9,7 +9,7 @@ the other readers will need soon, in proportion to those that they took so far.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -34,10 +34,10 @@ _MAX_BYTES = 4 << 20  # that a lane reads at a time
 _MAX_LEFT = 0.5  # of the samples that a reader should have, so that it gets more
 
 
-class ReaderPlace:
+class ReaderPlace(NamedTuple):
     """A reader below a blend.
 
-    Args:
+    Attributes:
         steps: The key and the input's number of each blend on the way, from the outermost.
         key: Key of the reader in states.
         plan: Its order.
@@ -45,51 +45,41 @@ class ReaderPlace:
         source: This dataset.
     """
 
-    def __init__(
-        self, steps: Sequence[tuple[str, int]], key: str, plan: ShuffledPlan, number: int, source: Source
-    ) -> None:
-        self.steps = tuple(steps)
-        self.key = key
-        self.plan = plan
-        self.number = number
-        self.source = source
+    steps: tuple[tuple[str, int], ...]
+    key: str
+    plan: ShuffledPlan
+    number: int
+    source: Source
 
     @property
     def path(self) -> str:
-        """The path of its lane, below the path of the outermost blend."""
         return "".join(f"{number}/" for _, number in self.steps)
 
     def position(self, state: State) -> int:
-        """Return its position in the state of a lane."""
         for key, number in self.steps:
             state = state.get(key, {}).get(str(number), {})
         found: int = state.get(self.key, 0)
         return found
 
     def seed(self, seed: int) -> int:
-        """Return the seed of its lane, from the seed of the outermost blend."""
         for _, number in self.steps:
             seed = child_seed(seed, number)
         return seed
 
 
-class ReadTogether:
-    """Readers below a blend that order and locate samples together.
+def read_together(
+    places: Sequence[ReaderPlace], sources: Sequence[Source], pool: ShardPool, lane: Lane, state: State
+) -> None:
+    """Let readers below a blend order and locate samples together, from the time when it is opened for a lane.
 
     Args:
         places: The readers.
         sources: The datasets of the chain.
         pool: Their open shards.
+        lane: The lane of the outermost blend.
+        state: Its state.
     """
-
-    def __init__(self, places: Sequence[ReaderPlace], sources: Sequence[Source], pool: ShardPool) -> None:
-        self._places = tuple(places)
-        self._sources = tuple(sources)
-        self._pool = pool
-
-    def begin(self, lane: Lane, state: State) -> None:
-        """Note that the outermost blend is opened for a lane."""
-        lane.shared[LaneReaders] = LaneReaders(self._places, self._sources, self._pool, lane, state)
+    lane.shared[LaneReaders] = LaneReaders(places, sources, pool, lane, state)
 
 
 class LaneReaders:
@@ -125,16 +115,10 @@ class LaneReaders:
 
     @property
     def first_samples(self) -> int:
-        """Number of samples that a reader locates for itself, when it is opened."""
         return max(_MIN_EACH, _FIRST_SAMPLES // len(self._places))
 
     def take_first(self, path: str, position: int) -> tuple[IntArray, IntArray] | None:
-        """Return the epochs and numbers of the first samples of a reader from a position on; None if not known.
-
-        Args:
-            path: The path of its lane.
-            position: Its position.
-        """
+        """Return the epochs and numbers of the first samples of a reader from a position on; None if not known."""
         if self._state is not None:
             self._order_first(self._state)
             self._state = None
@@ -173,7 +157,7 @@ class LaneReaders:
         self._samples = min(2 * self._samples, _MAX_SAMPLES)
 
     def _locate(self, numbers: IntArray, readers: Sequence[Any]) -> None:
-        """Locate samples of the readers that have few left."""
+        # Choose the readers that have few samples left, and how many each one gets.
         position = np.array([reader.position for reader in readers])
         located = np.array([reader.located for reader in readers])
         wanted = self._wanted(numbers, position)
@@ -181,6 +165,7 @@ class LaneReaders:
         chosen = np.flatnonzero(left <= wanted * _MAX_LEFT)
         count = wanted[chosen] - left[chosen]
         starts, ends = located[chosen], np.cumsum(count)
+        # Order the next samples of all of them by one call.
         rows = np.repeat(numbers[chosen], count)
         positions = np.arange(len(rows)) + np.repeat(starts - (ends - count), count)
         epoch, sample = self._orders.locate(rows, self._lane[0], positions)
@@ -192,11 +177,13 @@ class LaneReaders:
                 chosen.tolist(), count.tolist(), ends.tolist(), starts.tolist(), strict=True
             )
         ]
+        # Map them to the numbers in the indexes, and mark the excluded ones.
         for one, own, _ in parts:
             index[own] = one.table.index_numbers(zeros[own], sample[own])
             is_excluded = one.table.excluded(zeros[own], index[own])
             if is_excluded is not None:
                 excluded[own] = is_excluded
+        # Locate and read them as one chunk, and hand each reader its part.
         chunk = SampleChunk(
             self._sources,
             self._pool.shards,
@@ -213,7 +200,6 @@ class LaneReaders:
             one.add_samples(some, own_positions, (zeros[own], epoch[own], chunk.size_bytes[own], is_excluded))
 
     def _wanted(self, numbers: IntArray, position: IntArray) -> IntArray:
-        """Return the number of samples that each reader should have, for its positions."""
         self._taken[numbers] += position - self._seen[numbers]
         self._seen[numbers] = position
         total = max(_FIRST_SAMPLES, float(self._taken.sum()))  # before, others may not be open yet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, pairwise, repeat
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -34,12 +34,7 @@ _raw = partial(tuple.__new__, RawSample)  # RawSample(…) takes twice as long
 
 
 class SourceTable:
-    """Map samples of several sources to their numbers in the indexes, with one search for all of them.
-
-    Args:
-        sources: The datasets.
-        quarantined: More samples that are excluded: pairs of a source's number, and the number in its index.
-    """
+    """Map samples of several sources to their numbers in the indexes, with one search for all of them."""
 
     def __init__(self, sources: Sequence[Source], quarantined: Collection[tuple[int, int]] = ()) -> None:
         sizes = np.array([source.samples for source in sources], dtype=np.int64)
@@ -70,7 +65,6 @@ class SourceTable:
         return numbers
 
     def index_number(self, source: int, sample: int) -> int:
-        """Return the number in the index of one sample of a source."""
         place = int(self._first[source]) + sample
         number = place + int(self._shift[int(self._begin.searchsorted(place, side="right")) - 1])
         kept = self._filters.get(source)
@@ -87,15 +81,7 @@ class SourceTable:
 
 
 class OpenSources(SourceTable):
-    """The sources of a reader in one process, whose samples are read a chunk at a time.
-
-    Args:
-        sources: The datasets.
-        shards: The open shards of this process.
-        sparse: Numbers of the sources of which an epoch reads a small part.
-        quarantined: See :class:`SourceTable`.
-        first: Added to the numbers of the sources in raw samples, and in file numbers.
-    """
+    """The sources of a reader in one process, whose samples are read a chunk at a time."""
 
     def __init__(
         self,
@@ -112,35 +98,11 @@ class OpenSources(SourceTable):
         self._sparse = sparse
         self._first_numbers = first
 
-    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> Chunk:
+    def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
         """Return a chunk of samples; see :class:`SampleChunk` for the arguments."""
         return SampleChunk(
             self._sources, self._shards, source, index, excluded, sparse=self._sparse, first=self._first_numbers
         )
-
-
-class Chunk(Protocol):
-    """Samples that are located together, in the order in which they are yielded."""
-
-    @property
-    def size_bytes(self) -> IntArray:
-        """Shape (n,): the bytes of each sample; -1 if they are not one range."""
-
-    def fetch(self, queue: FetchQueue) -> FetchedRanges | None:
-        """Return the ranges of the samples that are in object stores, not joined yet; None if nothing is fetched."""
-
-    def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
-        """Return an iterator over the samples with their positions; :data:`SKIPPED` for excluded samples.
-
-        Args:
-            positions: The samples' positions in their lane.
-            begin: Called with the position of a sample before it is read, where samples are read one by one; with the
-                first position before a coalesced read.
-
-        Raises:
-            FormatError: A shard has changed since it was indexed, or ends within a part.
-            StorageError: A shard is missing or cannot be read.
-        """
 
 
 class SampleChunk:
@@ -152,7 +114,7 @@ class SampleChunk:
         source: Shape (n,): number of each sample's source.
         index: Shape (n,): number of the sample in the index of its source.
         excluded: Shape (n,): True for samples that the split excludes; None if it excludes no sample.
-        sparse: Numbers of the sources of which an epoch reads a small part.
+        sparse: Numbers of the sources that an epoch reads a small part of.
         first: Added to the numbers of the sources in raw samples, and in file numbers.
     """
 
@@ -201,7 +163,14 @@ class SampleChunk:
         """Shape (n,): the bytes of each sample; -1 if they are not one range."""
         return self._size
 
-    def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[RawSample | Any, int]]:
+    def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
+        """Return an iterator over the samples with their positions; :data:`SKIPPED` for excluded samples.
+
+        Args:
+            positions: The samples' positions in their lane.
+            begin: Called with the position of a sample before it is read, where samples are read one by one; with the
+                first position before a coalesced read.
+        """
         return self.read_parts([(positions, begin)])[0]
 
     def read_parts(
@@ -214,7 +183,6 @@ class SampleChunk:
 
         Args:
             parts: For each part, the positions of its samples, and the function that is called with them.
-            coalesced_bytes: Largest size of a chunk that is read by ranges.
         """
         contents: list[bytes] | None = None
         first_positions, begin_first = parts[0]
@@ -288,12 +256,9 @@ class SampleChunk:
         """Yield the samples of a part.
 
         Args:
-            first: Row of its first sample.
-            positions: Those of its samples.
             begin: Called with each.
-            columns: Their columns.
-            announced: Number of the chunk's samples, from its first one on, whose reads were announced.
         """
+        # Step through the columns of the part; its reads are announced to the storage some MiB ahead.
         stop = first + len(positions)
         rows = zip(
             positions,
@@ -314,11 +279,15 @@ class SampleChunk:
                 if is_excluded:
                     yield SKIPPED, position
                     continue
+                # Note the position before the read, so that a crash report names the sample.
                 begin(position)
                 if size < 0:
-                    parts = self._far_apart(source - self._first_source, find(name) or self._open(name), index)
+                    # The parts are too far apart for one read.
+                    own, file = self._sources[source - self._first_source], find(name) or self._open(name)
+                    parts = own.folder.stored_parts(file, index, own.builder.part_filter)
                     yield _raw((source, index, shard, key, None, parts)), position
                     continue
+                # Take the bytes that were fetched ahead, or read them now.
                 if fetched is not None and fetched.has(row):
                     data = fetched.take(row, size)
                 else:
@@ -331,15 +300,9 @@ class SampleChunk:
                     yield _raw((source, index, shard, key, None, self._parts(part, data))), position
 
     def _parts(self, row: int, data: bytes) -> dict[str, bytes]:
-        """Split the bytes of a sample into its parts."""
         found = self._found
         parts = range(found.first_part[row], found.first_part[row + 1])
         return {found.part_name[part]: data[found.part_start[part] : found.part_stop[part]] for part in parts}
-
-    def _far_apart(self, number: int, file: ReadableFile, index: int) -> dict[str, Any]:
-        """Read the parts of a sample one by one; they are too far apart for one read."""
-        source = self._sources[number]
-        return source.folder.stored_parts(file, index, source.builder.part_filter)
 
     def _open(self, name: int) -> ReadableFile:
         """Return the shard of a file number; open it if necessary."""

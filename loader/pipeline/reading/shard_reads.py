@@ -27,7 +27,6 @@ class ShardPool:
     """The open shards of all readers of a chain, in one process: their number is limited together.
 
     Args:
-        readers: Number of readers.
         sources: Number of their sources. The files of a source have its number; members of joins have others.
     """
 
@@ -40,7 +39,6 @@ class ShardPool:
 
     @cached_property
     def shards(self) -> OpenFiles:
-        """The open shards."""
         return OpenFiles(share=_OPEN_SHARE)
 
     def reserve(self, sources: int) -> int:
@@ -65,9 +63,7 @@ def read_coalesced(
         file: Shape (n,): file number of each sample.
         start: Shape (n,): its first byte in the file.
         size_bytes: Shape (n,): its bytes; -1 if it is not one range.
-        open_file: Returns the file of a number.
         begin: Called before the first read.
-        max_bytes: Largest size of all samples together.
 
     Returns:
         The bytes of each sample. None if the samples are too few, too large or too far apart, or if some cannot be

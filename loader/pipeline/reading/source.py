@@ -48,6 +48,8 @@ Raw = RawSample | RawRow
 class Source(ABC):
     """One dataset of a run, and how its samples are built; open handles are dropped when it is pickled.
 
+    What follows from its members is defined here; a :class:`.DatasetSource`, its own only member, defines it itself.
+
     Attributes:
         request: What was loaded, and the choices made about it.
         decoder: Decoder of the parts; None leaves them bytes.
@@ -62,14 +64,14 @@ class Source(ABC):
     build: Callable[[Any, tuple[Any, ...]], Any]
 
     @property
-    @abstractmethod
     def sample_bytes(self) -> int:
         """Average size of a sample in bytes, which decides how many are fetched ahead."""
+        return sum(member.sample_bytes for member in self.members)
 
     @property
-    @abstractmethod
     def is_remote(self) -> bool:
         """True if samples are fetched from an object store."""
+        return any(member.is_remote for member in self.members)
 
     @property
     def filter(self) -> FilterRows | None:
@@ -87,35 +89,35 @@ class Source(ABC):
         """Number of samples in the subset of the split part, excluded ones included.
 
         Raises:
-            ConfigError: There is no such split part.
-            EmptyDatasetError: There are none, or all are excluded: an endless order would search forever for a sample
-                to yield.
+            EmptyDatasetError: There are no samples, or all are excluded: an endless order would search forever for
+                a sample to yield.
         """
 
     @property
-    @abstractmethod
     def largest_shard(self) -> int:
-        """Number of samples in the largest shard."""
+        """Number of samples in the largest shard of the first member."""
+        return int(self.members[0].largest_shard)
 
     @property
-    @abstractmethod
     def is_one_shard(self) -> bool:
-        """True if all samples are in one shard, or one file."""
+        """True if all samples of the first member are in one shard, or one file."""
+        return bool(self.members[0].is_one_shard)
 
     @property
-    @abstractmethod
     def sample_class(self) -> type[Any]:
-        """The class of the samples."""
+        """The class of the first member's samples: a joiner may return any object."""
+        sample_class: type[Any] = self.members[0].sample_class
+        return sample_class
 
     @property
     def is_crude(self) -> bool:
-        """True if samples are dicts of parts, for cookers."""
-        return issubclass(self.sample_class, CrudeSample)
+        """True if samples are dicts of parts, for cookers; a joiner that receives some may return some."""
+        return any(issubclass(member.sample_class, CrudeSample) for member in self.members)
 
     @property
-    @abstractmethod
     def accepts_options(self) -> bool:
-        """True if a dataset class of the user's received the caller's other arguments."""
+        """True if a dataset class of the user's received the caller's other arguments, for each member."""
+        return all(member.accepts_options for member in self.members)
 
     @property
     @abstractmethod
@@ -188,7 +190,6 @@ class SourceStores:
         ref: The source's own dataset, or its file of samples; None if its parts have no names.
         aux_refs: Name of an auxiliary store → the dataset, or folder of files.
         decoder: Decoder of their content; None leaves it bytes.
-        trust_code: Allow pickles in them to be loaded.
     """
 
     ref: DatasetRef | None = None
@@ -201,11 +202,6 @@ class SourceStores:
 
     @cached_property
     def aux(self) -> dict[str, FileStore[Any]]:
-        """Auxiliary stores by name.
-
-        Raises:
-            StorageError: A folder is missing or not prepared, or a protocol is not supported.
-        """
         return {name: self._decoded(open_aux_store(ref)) for name, ref in self.aux_refs.items()}
 
     @cached_property
@@ -215,7 +211,6 @@ class SourceStores:
 
     @cached_property
     def primary(self) -> FileStore[Any] | None:
-        """Store of the source's own parts."""
         return None if self.own is None else self._decoded(self.own)
 
     def _decoded(self, store: FileStore[Any]) -> FileStore[Any]:

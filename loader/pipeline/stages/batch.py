@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
-from ..contract.hook import BatchHook
+from ..contract.hook import open_joined
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane, LaneInput
-from ..contract.running import StageTraits
-from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.lane import Lane
+from ..contract.running import RunningFunctions, StageTraits
+from ..contract.stage import Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig, check_integers
 
 T = TypeVar("T")
@@ -79,47 +79,16 @@ class BatchDataset(SavableDataset[T]):
         return {"batch_size": self.batch_size, "drop_last": self.drop_last}
 
     def open(self, lane: Lane, state: State) -> Running:
-        return _BatchRunning(self, lane, state)
+        upstream, batcher = open_joined(self, lane, state, stage=self.name)
+        size, fill, make = self.batch_size, upstream.fill, batcher.make
 
+        def next_batch() -> tuple[Any, ItemId]:
+            values: list[Any] = []
+            item_ids: list[ItemId] = []
+            fill(values, item_ids, size)
+            if len(values) < size and (self.drop_last or not values):
+                lane.failures.note_remainder(self.name, len(values), size)
+                raise StopIteration
+            return make(values, tuple(item_ids))
 
-class _BatchRunning:
-    def __init__(self, definition: BatchDataset[Any], lane: Lane, state: State) -> None:
-        stage = lane.path + definition.key
-        self._upstream = LaneInput(definition.inputs[0], lane, state, stage)
-        self._failures = lane.failures
-        self._size = definition.batch_size
-        self._batcher = BatchHook(
-            definition.batcher,
-            lane,
-            self._upstream,
-            stage,
-            failure_tolerance=definition.failure_tolerance,
-            stage=definition.name,
-            sizes=definition.size_metrics,
-        )
-        self.load = self._batcher.load
-        self._drops_last = definition.drop_last
-        self._name = definition.name
-        self.state = self._upstream.state
-
-    def next(self) -> tuple[Any, ItemId]:
-        values: list[Any] = []
-        item_ids: list[ItemId] = []
-        source_next = self._upstream.next
-        size = self._size
-        lane_ended = False
-        while len(values) < size:
-            try:
-                value, item_id = source_next()
-            except StopIteration:
-                if (values or self._upstream.shares_pass) and not lane_ended:
-                    lane_ended, source_next = True, self._upstream.next_of_others
-                    continue
-                if not values or self._drops_last:
-                    self._failures.note_remainder(self._name, len(values), self._size)
-                    raise
-                break
-            if value is not SKIPPED:
-                values.append(value)
-                item_ids.append(item_id)
-        return self._batcher.make(values, tuple(item_ids))
+        return RunningFunctions(next_batch, upstream.state, batcher.load)

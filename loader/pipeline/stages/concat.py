@@ -29,7 +29,7 @@ class ConcatDataset(SavableDataset[T]):
         ConfigError: No dataset is given, or a dataset before the last repeats without end.
     """
 
-    traits = StageTraits(one_to_one=True, ends="with_inputs")
+    traits = StageTraits(one_to_one=True, nests_states=True, ends="with_inputs")
 
     def __init__(
         self, *datasets: SavableDataset[T], name: str | None = None, worker_config: WorkerConfig | None = None
@@ -55,16 +55,14 @@ class ConcatDataset(SavableDataset[T]):
         item follows the last one of the dataset before it.
         """
         child = lane.child(place, self.key)
-        child.number = self._rotated(lane.number, lane.count, place)
+        before = _sum([upstream.items for upstream in self.inputs[:place]])
+        child.number = (lane.number - (before or 0)) % lane.count
         return child
 
-    def _rotated(self, number: int, lanes: int, place: int) -> int:
-        before = _sum([upstream.items for upstream in self.inputs[:place]])
-        return (number - (before or 0)) % lanes
-
-    def state_schema(self) -> dict[str, Schema]:
+    @property
+    def entry_schema(self) -> Schema:
         inner = {str(place): NotRequired(upstream.state_schema()) for place, upstream in enumerate(self.inputs)}
-        return {self.key: NotRequired({"next": Count(len(self.inputs))} | inner)}
+        return {"next": Count(len(self.inputs))} | inner
 
     def open(self, lane: Lane, state: State) -> Running:
         return _ConcatRunning(self, lane, state)
@@ -94,7 +92,6 @@ class _ConcatRunning:
         return self._upstreams[place]
 
     def reach(self, place: int) -> None:
-        """Open a later dataset, for another lane."""
         if place > self._place:
             self._open(place)
 

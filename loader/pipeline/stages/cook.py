@@ -17,14 +17,7 @@ from .map import MapDataset
 
 
 class CookDataset(MapDataset[Any]):
-    """Call ``cook_crude_sample`` for crude samples, and pass on other samples.
-
-    Args:
-        dataset: The stage below.
-        task_encoder: The task encoder that has the cookers.
-        stores: By source: its auxiliary stores and its primary store.
-        like: A stage with the same cookers and stores, which share their memory.
-    """
+    """Call ``cook_crude_sample`` for crude samples, and pass on other samples."""
 
     def __init__(
         self,
@@ -100,9 +93,6 @@ class CookingHook:
     """Call of ``cook_crude_sample`` for a crude sample and its stores by name.
 
     Hooks written for megatron-energon take the cooker that matches the sample, and the stores as a dict.
-
-    Args:
-        task_encoder: The task encoder that has the hook.
     """
 
     def __init__(self, task_encoder: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import ConfigError
-from ..contract.rank_stage import RankInput, RankRunning, RankStage
+from ..contract.rank_stage import RankRunning, RankStage
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
 
@@ -37,31 +37,18 @@ class EpochizeDataset(RankStage):
     def __len__(self) -> int:
         return self.length
 
-    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
-        return _Epochs(upstream, self.length, count)
-
-
-class _Epochs:
-    def __init__(self, upstream: RankInput, length: int, count: int) -> None:
-        self._upstream = upstream
-        self._length = length
-        self.count = count  # micro-batches delivered in the epoch
-
-    def batches(self) -> Iterator[Any]:
-        if self.count >= self._length:
-            self.count = 0
+    def iterate(self, running: RankRunning) -> Iterator[Any]:
+        # `running.count` is the number of micro-batches delivered in the epoch.
+        if running.count >= self.length:
+            running.count = 0
         # The first pass is empty if the state was saved at its very end. A second empty pass means that there is no
         # data at all.
         empty = 0
-        while empty < 2 and self.count < self._length:
+        while empty < 2 and running.count < self.length:
             empty += 1
-            for batch in self._upstream.batches():
+            for batch in running.upstream.batches():
                 empty = 0
-                self.count += 1
+                running.count += 1
                 yield batch
-                if self.count >= self._length:
+                if running.count >= self.length:
                     break
-
-    def start_over(self) -> None:
-        self.count = 0
-        self._upstream.start_over()

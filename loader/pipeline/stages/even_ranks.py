@@ -26,16 +26,8 @@ class EvenRanksDataset(RankStage):
     all ranks must iterate in step. The rest of a pass is dropped.
 
     If the number of micro-batches of a pass is known in advance, each rank yields at most ``number // world_size`` of
-    them, and ``torch.distributed`` need not be initialised. Without it, skipped
-    samples may make a rank's pass shorter than the passes of others.
-
-    Args:
-        dataset: The stage below, which yields micro-batches.
-        worker_config: By default the dataset's.
-
-    Raises:
-        ConfigError: (By a loader) The ranks have to agree, but ``torch.distributed`` is not initialised, or its group
-            has another size.
+    them, and ``torch.distributed`` need not be initialised. Without it, skipped samples may
+    make a rank's pass shorter than the passes of others.
     """
 
     def __init__(self, dataset: SavableDataset[Any], *, worker_config: WorkerConfig | None = None) -> None:
@@ -43,11 +35,7 @@ class EvenRanksDataset(RankStage):
         self.agrees = True
 
     def without_agreement(self) -> EvenRanksDataset:
-        """Return the stage for a process that has several data ranks: they end by their known share.
-
-        Raises:
-            ConfigError: The number of micro-batches of a pass is not known in advance.
-        """
+        """Return the stage for a process that has several data ranks: they end by their known share."""
         if self._share is None and not self.repeats:
             raise ConfigError(
                 "even_ranks has to synchronise the ranks, since the number of micro-batches is not known in advance; "
@@ -87,34 +75,23 @@ class EvenRanksDataset(RankStage):
         alone = (
             not self.agrees or config.world_size == 1 or self.repeats or (share is not None and not _has_group(config))
         )
-        agree = _alone if alone else _agreement(config)
-        return _EvenRanks(upstream, share, agree, count)
+        return RankRunning(self, upstream, count, kept=(share, _alone if alone else _agreement(config)))
 
-
-class _EvenRanks:
-    def __init__(self, upstream: RankInput, share: int | None, agree: Agreement, count: int) -> None:
-        self._upstream = upstream
-        self._share = share
-        self._agree = agree
-        self.count = count  # micro-batches delivered in the pass
-
-    def batches(self) -> Iterator[Any]:
-        batches = self._upstream.batches()
+    def iterate(self, running: RankRunning) -> Iterator[Any]:
+        # `running.count` is the number of micro-batches delivered in the pass.
+        share, agree = running.kept
+        batches = running.upstream.batches()
         all_have = some_have = True
-        while self._share is None or self.count < self._share:
+        while share is None or running.count < share:
             batch = next(batches, _END)
-            all_have, some_have = self._agree(batch is not _END)
+            all_have, some_have = agree(batch is not _END)
             if not all_have:
                 break
-            self.count += 1
+            running.count += 1
             yield batch
-        self.count = 0
+        running.count = 0
         if some_have:
-            self._upstream.start_over()  # drops the rest of the pass
-
-    def start_over(self) -> None:
-        self.count = 0
-        self._upstream.start_over()
+            running.upstream.start_over()  # drops the rest of the pass
 
 
 _END: Any = object()

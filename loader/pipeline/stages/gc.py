@@ -9,6 +9,7 @@ from ...errors import ConfigError
 from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.pass_through import PassThroughDataset
+from ..contract.running import RunningFunctions
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 
@@ -53,24 +54,15 @@ class GcDataset(PassThroughDataset[T]):
         return {"every_n_iter": self.every_n_iter}
 
     def open(self, lane: Lane, state: State) -> Running:
-        return _GcRunning(self, lane, state)
+        upstream, every = self.inputs[0].open(lane, state), self.every_n_iter
+        count = lane.number % every  # spreads the collections of the lanes of a process
 
+        def collect_and_next() -> tuple[Any, ItemId]:
+            nonlocal count
+            count += 1
+            if count == every:
+                count = 0
+                gc.collect()
+            return upstream.next()
 
-class _GcRunning:
-    def __init__(self, definition: GcDataset[Any], lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
-        self._every = definition.every_n_iter
-        self._count = lane.number % self._every  # spreads the collections of the lanes of a process
-
-    def next(self) -> tuple[Any, ItemId]:
-        self._count += 1
-        if self._count == self._every:
-            self._count = 0
-            gc.collect()
-        return self._upstream.next()
-
-    def state(self) -> State:
-        return self._upstream.state()
-
-    def load(self, item_id: ItemId) -> Any:
-        return self._upstream.load(item_id)
+        return RunningFunctions(collect_and_next, upstream.state, upstream.load)

@@ -9,10 +9,9 @@ from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, RepeatedSampleError, SkipSample
 from ...samples.batching.collate import generic_batch
-from ..contract.buffered import BufferedItem
-from ..contract.hook import BatchHook, Hook
+from ..contract.hook import Hook, open_joined
 from ..contract.item_id import ItemId, samples_in
-from ..contract.lane import Lane, LaneInput
+from ..contract.lane import BufferedItem, Lane
 from ..contract.rng import preserve_rng_state
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
@@ -21,6 +20,7 @@ from ..contract.worker_config import WorkerConfig
 from ..failures.policy import SKIP_TOLERANCE
 
 T = TypeVar("T")
+_Group = tuple[int, list[BufferedItem]]  # the size of a batch, and its samples so far
 
 
 class GroupBatchDataset(SavableDataset[T]):
@@ -84,33 +84,13 @@ class GroupBatchDataset(SavableDataset[T]):
         return _GroupBatchRunning(self, lane, state)
 
 
-class _Group:
-    """A partial batch."""
-
-    __slots__ = ("samples", "size")
-
-    def __init__(self, size: int, samples: list[BufferedItem]) -> None:
-        self.size = size
-        self.samples = samples
-
-
 class _GroupBatchRunning:
     def __init__(self, definition: GroupBatchDataset[Any], lane: Lane, state: State) -> None:
-        stage = lane.path + definition.key
-        self._upstream = LaneInput(definition.inputs[0], lane, state, stage)
+        self._upstream, self._batcher = open_joined(definition, lane, state, stage="batch")
         self._upstream.release = self._release
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size
         self._criterion = Hook(definition.sample_group_key, lane, stage="batch_group_criterion")
-        self._batcher = BatchHook(
-            definition.batcher,
-            lane,
-            self._upstream,
-            stage,
-            failure_tolerance=definition.failure_tolerance,
-            stage="batch",
-            sizes=definition.size_metrics,
-        )
         self.load = self._batcher.load
         self._drops_last = definition.drop_last
         failures = lane.failures
@@ -123,10 +103,12 @@ class _GroupBatchRunning:
 
     def next(self) -> tuple[Any, ItemId]:
         while True:
+            # Groups of a restored state, or of other lanes, come first: some of them may be full.
             if self._restored:
                 self._rebuild_groups()
             if self._full:
-                return self._joined(self._full.popleft().samples)
+                return self._batcher.join(self._full.popleft()[1])
+            # Take the next item of the lane, or at its end of the other lanes; then join what they have in buffers.
             try:
                 value, item_id = self._upstream.next()
             except StopIteration:
@@ -141,19 +123,19 @@ class _GroupBatchRunning:
                     return self._next_partial()
             if value is SKIPPED:
                 continue
+            # Add the item to its group, and yield the group once it is full.
             found = self._group_of(value, item_id)
             if found is None:
                 continue
             key, size = found
-            group = self._groups.setdefault(key, _Group(size, []))
+            size, samples = self._groups.setdefault(key, (size, []))
             if len(self._groups) > self._max_groups:
                 raise self._endless_groups(size)
-            group.samples.append(BufferedItem(item_id, self._lane.context.batch_index, value))
-            if len(group.samples) >= group.size:
-                return self._joined(self._groups.pop(key).samples)
+            samples.append(BufferedItem(item_id, self._lane.context.batch_index, value))
+            if len(samples) >= size:
+                return self._batcher.join(self._groups.pop(key)[1])
 
     def _endless_groups(self, size: int) -> RepeatedSampleError:
-        """Return the error for so many groups that they do not fill."""
         return RepeatedSampleError(
             f"{self._criterion.name} has returned {len(self._groups)} keys in lane {self._lane.number} whose "
             f"batches are not full; the last one is to have {size} samples",
@@ -169,7 +151,7 @@ class _GroupBatchRunning:
                 )
             self._groups.clear()
             raise StopIteration
-        return self._joined(self._groups.pop(next(iter(self._groups))).samples)
+        return self._batcher.join(self._groups.pop(next(iter(self._groups)))[1])
 
     def _group_of(self, value: Any, item_id: ItemId) -> tuple[Hashable, int] | None:
         """Return key and size of a sample's batch; None if the sample is skipped."""
@@ -207,17 +189,15 @@ class _GroupBatchRunning:
                     break
 
     def _add(self, key: Hashable, size: int, samples: Sequence[BufferedItem]) -> None:
-        """Add the samples of a partial batch to the samples of the same key."""
-        group = self._groups.setdefault(key, _Group(size, []))
-        group.samples.extend(samples)
-        while len(group.samples) >= group.size:
-            self._full.append(_Group(group.size, group.samples[: group.size]))
-            del group.samples[: group.size]
-        if not group.samples:
+        size, group = self._groups.setdefault(key, (size, []))
+        group.extend(samples)
+        while len(group) >= size:
+            self._full.append((size, group[:size]))
+            del group[:size]
+        if not group:
             del self._groups[key]
 
     def _release(self) -> list[list[BufferedItem]]:
-        """Remove and return the samples of all batches, for another lane."""
         released = self._waiting()
         self._groups.clear()
         self._full.clear()
@@ -225,13 +205,7 @@ class _GroupBatchRunning:
         return released
 
     def _waiting(self) -> list[list[BufferedItem]]:
-        return [*self._restored, *(group.samples for group in (*self._full, *self._groups.values()))]
-
-    def _joined(self, samples: Sequence[BufferedItem]) -> tuple[Any, ItemId]:
-        made = [(sample.value(self._upstream, self._lane), sample.item_id) for sample in samples]
-        item_ids = tuple(item_id for value, item_id in made if value is not SKIPPED)
-        values = [value for value, _ in made if value is not SKIPPED]
-        return self._batcher.make(values, item_ids)
+        return [*self._restored, *(samples for _, samples in (*self._full, *self._groups.values()))]
 
     def state(self) -> State:
         state = self._upstream.state()

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
 from ...samples.hooks import restores_seeds
-from ..contract.buffered import BufferedItem
 from ..contract.hook import activity_name, no_result
 from ..contract.item_id import ItemId, sample_index_of
-from ..contract.lane import Lane, set_restore_key
+from ..contract.lane import BufferedItem, Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
@@ -199,7 +198,6 @@ class _IterMapRunning:
         return found
 
     def _end_call(self) -> None:
-        """Prepare the next call of a function that has ended."""
         if self._restart_after is None:
             self._is_over = True
         else:
@@ -215,11 +213,6 @@ class _IterMapRunning:
             self._skipped.append(item.item_id)
 
     def _skip_held(self) -> tuple[Any, ItemId]:
-        """Skip the items for which the function failed.
-
-        Raises:
-            Exception: A stage below failed, not the function.
-        """
         if self._source_error is not None:
             raise self._source_error
         item_ids = self._item_id()[2]
@@ -246,7 +239,6 @@ class _IterMapRunning:
             seed_sample(self._lane.seed, self._lane.number, item_id)
 
     def _inputs(self) -> Iterator[Any]:
-        """Yield the inputs of one call of the function."""
         limit = self._restart_after
         while self._replayed or self._peeked or limit is None or len(self._held) < limit:
             try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ...errors import ConfigError
-from ..contract.rank_stage import RankInput, RankRunning, RankStage
+from ..contract.rank_stage import RankRunning, RankStage
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
 
@@ -44,28 +44,14 @@ class LimitDataset(RankStage):
     def __len__(self) -> int:
         return self.length if self.inputs[0].repeats else min(self.length, len(self.inputs[0]))
 
-    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
-        return _Limited(upstream, self.length, self.reset_after_epoch, count)
-
-
-class _Limited:
-    def __init__(self, upstream: RankInput, length: int, resets: bool, count: int) -> None:
-        self._upstream = upstream
-        self._length = length
-        self._resets = resets
-        self.count = count  # micro-batches delivered in the iteration
-
-    def batches(self) -> Iterator[Any]:
-        if self.count < self._length:
-            for batch in self._upstream.batches():
-                self.count += 1
+    def iterate(self, running: RankRunning) -> Iterator[Any]:
+        # `running.count` is the number of micro-batches delivered in the iteration.
+        if running.count < self.length:
+            for batch in running.upstream.batches():
+                running.count += 1
                 yield batch
-                if self.count >= self._length:
+                if running.count >= self.length:
                     break
-        self.count = 0
-        if self._resets:
-            self._upstream.start_over()
-
-    def start_over(self) -> None:
-        self.count = 0
-        self._upstream.start_over()
+        running.count = 0
+        if self.reset_after_epoch:
+            running.upstream.start_over()

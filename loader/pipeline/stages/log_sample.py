@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 from ..contract.item_id import ItemId, plain_item_id
 from ..contract.lane import Lane
 from ..contract.pass_through import PassThroughDataset
+from ..contract.running import RunningFunctions
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 from ..failures.error_handlers import keys_of_sample
@@ -47,47 +48,28 @@ class LogSampleDataset(PassThroughDataset[T]):
         return {"mode": self.mode}
 
     def open(self, lane: Lane, state: State) -> Running:
-        config = self.worker_config
+        upstream, config = self.inputs[0].open(lane, state), self.worker_config
         if config.worker_debug_path is None or not config.worker_log_level:
-            return self.inputs[0].open(lane, state)
-        return _LogRunning(self, lane, state)
+            return upstream
+        keys_of, worker, stage = self.get_keys_fn or keys_of_sample, worker_number(), lane.path + self.key
 
+        def next_and_log() -> tuple[Any, ItemId]:
+            value, item_id = upstream.next()
+            if value is not SKIPPED:
+                batch, keys = lane.context.batch_index, keys_of(value)
+                entry = {
+                    "t": "yield_batch",
+                    "r": config.rank,
+                    "w": worker or 0,
+                    "m": self.mode,
+                    "idx": batch,
+                    "mode": self.mode,
+                    "lane": lane.number,
+                    "batch": batch,
+                    "keys": None if keys is None else list(keys),
+                    "restore_key": [stage, lane.number, batch, plain_item_id(item_id)],
+                }
+                config.worker_log(entry)
+            return value, item_id
 
-class _LogRunning:
-    def __init__(self, definition: LogSampleDataset[Any], lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
-        self._lane = lane
-        self._mode = definition.mode
-        self._keys = definition.get_keys_fn or keys_of_sample
-        self._stage = lane.path + definition.key
-        self._config = definition.worker_config
-        self._worker = worker_number()
-
-    def next(self) -> tuple[Any, ItemId]:
-        value, item_id = self._upstream.next()
-        if value is not SKIPPED:
-            self._write(value, item_id)
-        return value, item_id
-
-    def _write(self, value: Any, item_id: ItemId) -> None:
-        lane, batch = self._lane.number, self._lane.context.batch_index
-        keys = self._keys(value)
-        entry = {
-            "t": "yield_batch",
-            "r": self._config.rank,
-            "w": self._worker or 0,
-            "m": self._mode,
-            "idx": batch,
-            "mode": self._mode,
-            "lane": lane,
-            "batch": batch,
-            "keys": None if keys is None else list(keys),
-            "restore_key": [self._stage, lane, batch, plain_item_id(item_id)],
-        }
-        self._config.worker_log(entry)
-
-    def state(self) -> State:
-        return self._upstream.state()
-
-    def load(self, item_id: ItemId) -> Any:
-        return self._upstream.load(item_id)
+        return RunningFunctions(next_and_log, upstream.state, upstream.load)

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ConfigError, SkipSample
 from ...escaped_log import get_logger
 from ...samples.encoding.task_encoder import PackedSamplesOutput
-from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.item_id import ItemId, as_item_id, plain_item_id
-from ..contract.lane import Lane, LaneInput, set_restore_key
+from ..contract.lane import BufferedItem, Lane, LaneInput, set_restore_key
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
@@ -37,8 +36,8 @@ class PackingDataset(MapDataset[T]):
     comes first in the next fill.
 
     If ``pre_packer`` fails, it is called again without the samples for which it fails alone, or for each half of the
-    buffer if it fails for none alone. A failure of ``final_packer`` loses its group. The log names samples that are
-    lost, also those in no group and those that are pushed back at the end of a pass.
+    buffer if it fails for none alone. A failure of ``final_packer`` loses its group. The log names all lost
+    samples: of a failure, in no group, or pushed back at the end of a pass.
 
     A state has the ids of the samples in selected groups and of pushed-back samples, which are rebuilt after a restore.
     Functions below that draw random numbers should therefore be marked ``@stateless(restore_seeds=True)``, and
@@ -104,12 +103,7 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
     """Fill a buffer, and yield the groups of samples that a function selects from it.
 
     Args:
-        dataset: The stage below.
-        buffer_size: Samples of a full buffer.
-        pre_packer: Takes the samples of the buffer, returns groups of them.
-        sample_encoder: Applied to each sample of a group when the group is yielded.
         pre_packer_failure_tolerance: Consecutive failures of ``pre_packer`` that end the run.
-        sample_encoder_failure_tolerance: The same for ``sample_encoder``.
         worker_config: By default the dataset's.
     """
 
@@ -158,6 +152,7 @@ class _SelectionRunning:
         self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
         self._lane = lane
         self._size = definition.buffer_size
+        # The functions that select groups and encode their samples.
         of_packer, of_encoder = definition.failure_tolerances
         self._select = Hook(
             definition.pre_packer,
@@ -172,6 +167,7 @@ class _SelectionRunning:
         )
         self._logged = 0  # samples that are logged
         self._key = definition.key
+        # What a saved state holds: ids, from which samples are rebuilt when they are needed.
         own = state.get(self._key, {"batch": None, "groups": []})
         self._batch: int | None = own["batch"]  # the micro-batch during which the buffer was filled
         self._groups: deque[list[BufferedItem]] = deque(
@@ -198,22 +194,11 @@ class _SelectionRunning:
         return values or SKIPPED, tuple(item_ids)
 
     def _fill_buffer(self) -> list[_Sample]:
-        samples = self._pushed_back()
-        source_next = self._upstream.next
-        lane_ended = False
-        while len(samples) < self._size:
-            try:
-                value, item_id = source_next()
-            except StopIteration:
-                if (samples or self._upstream.shares_pass) and not lane_ended:
-                    lane_ended, source_next = True, self._upstream.next_of_others
-                    continue
-                if not samples:
-                    raise
-                break
-            if value is not SKIPPED:
-                samples.append((value, item_id))
-        return samples
+        values, item_ids = map(list, _columns(self._pushed_back()))
+        self._upstream.fill(values, item_ids, self._size)
+        if not values:
+            raise StopIteration
+        return [*zip(values, item_ids, strict=True)]
 
     def _pushed_back(self) -> list[_Sample]:
         """Return and forget the pushed-back samples; a restored stage rebuilds them."""
@@ -313,11 +298,7 @@ class _SelectionRunning:
         self._select.skips.add(len(samples), how=how)
 
     def _checked_pushback(self, pushback: list[BufferedItem], samples: Sequence[_Sample]) -> list[BufferedItem]:
-        """Return the samples for the next fill; drop them if no more come and none was taken.
-
-        Raises:
-            ConfigError: They fill the buffer, so that no sample could be added to them.
-        """
+        """Return the samples for the next fill; drop them if no more come and none was taken."""
         has_new = len(samples) > len(self._earlier)
         if len(pushback) < self._size and (has_new or len(pushback) < len(samples)):
             return pushback
@@ -396,14 +377,6 @@ def _find_items(
     batch: int | None,
     earlier: Mapping[ItemId, int | None],
 ) -> list[list[BufferedItem]]:
-    """Map the objects in groups back to the samples of the buffer, whose ids a state can hold.
-
-    Args:
-        groups: The groups.
-        samples: The samples of the buffer.
-        batch: The micro-batch during which they were read.
-        earlier: That of each sample that an earlier fill has read.
-    """
     items_by_object: defaultdict[int, list[BufferedItem]] = defaultdict(list)
     for value, item_id in reversed(samples):
         items_by_object[id(value)].append(BufferedItem(item_id, earlier.get(item_id, batch), value))

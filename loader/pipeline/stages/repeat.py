@@ -13,7 +13,7 @@ from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_
 from ..contract.rng import preserve_rng_state
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
-from ..contract.state_schema import COUNT, NotRequired, Schema
+from ..contract.state_schema import COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import FailurePolicy
 from .epochize import EpochizeDataset
@@ -75,6 +75,7 @@ class RepeatDataset(SavableDataset[T]):
             one_to_one=self.times is not None,
             endless=True if self.times is None else None,
             starts_over=False if self.times is None else None,
+            nests_states=True,
             ends="with_worker" if self.shares_passes else "alone",
         )
 
@@ -107,11 +108,8 @@ class RepeatDataset(SavableDataset[T]):
         child.shares_pass = self.shares_passes
         if items is None and not child.shares_pass:
             child.neighbours = None  # the lane ends alone
-        child.number = self._rotated(lane.number, lane.count, number)
+        child.number = (lane.number - number * (items or 0)) % lane.count
         return child
-
-    def _rotated(self, number: int, lanes: int, place: int) -> int:
-        return (number - place * (self.inputs[0].items or 0)) % lanes
 
     def share_of(self, lane: Lane, number: int) -> int | None:
         """Return the number of items of a lane in pass ``number``; None if it is not known."""
@@ -124,9 +122,9 @@ class RepeatDataset(SavableDataset[T]):
             return None
         return -(-(items - self.lane_of(lane, number).number) // lane.count)  # they are dealt to the lanes in turn
 
-    def state_schema(self) -> dict[str, Schema]:
-        inner = self.inputs[0].state_schema()
-        return {self.key: NotRequired({"next": COUNT, "taken": COUNT, "source": inner})}
+    @property
+    def entry_schema(self) -> Schema:
+        return {"next": COUNT, "taken": COUNT, "source": self.inputs[0].state_schema()}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _RepeatRunning(self, lane, state)
@@ -159,15 +157,13 @@ class _RepeatRunning:
         if lane.neighbours is not None:
             lane.neighbours.add(lane.path, self)
 
-    def _open(self, number: int, state: State) -> Running:
-        return self._definition.inputs[0].open(self._definition.lane_of(self._lane, number), state)
-
-    def _open_alone(self, number: int, state: State) -> Running:
-        """Open a pass whose items the other lanes do not take."""
-        return self._definition.inputs[0].open(self._definition.lane_of(self._lane, number).alone(), state)
+    def _open(self, number: int, state: State, *, alone: bool = False) -> Running:
+        lane = self._definition.lane_of(self._lane, number)
+        return self._definition.inputs[0].open(lane.alone() if alone else lane, state)
 
     def next(self) -> tuple[Any, ItemId]:
-        while not (self._empty.count and self._is_exhausted()):
+        # The lane ends after so many empty passes that it will not have an item.
+        while not (self._empty.count and (self._definition.inputs[0].items == 0 or self._empty.are_final)):
             if self._share is not None and self._taken >= self._share:
                 if self._is_last():
                     raise StopIteration
@@ -183,14 +179,10 @@ class _RepeatRunning:
                 continue
             self._taken += 1
             if value is not SKIPPED or self._counts_skipped:
-                self._empty.note_item(self._pass)
+                self._empty.count, self._empty.last_kept = 0, self._pass
             return value, (self._key, self._pass, item_id)
         self._empty.check_dropped()
         raise StopIteration
-
-    def _is_exhausted(self) -> bool:
-        """Return True if the lane had so many empty passes that it will not have an item."""
-        return self._definition.inputs[0].items == 0 or self._empty.are_final
 
     def _is_last(self) -> bool:
         times = self._definition.times
@@ -211,7 +203,6 @@ class _RepeatRunning:
             self._next_pass()
 
     def _lead(self, number: int) -> None:
-        """Let the other lanes of the worker leave a pass that has ended."""
         if self._lane.neighbours is not None:
             others = list(self._lane.neighbours.others(self._lane.path))
             self._empty.join(number, (other.last_kept for other in others))
@@ -220,14 +211,13 @@ class _RepeatRunning:
 
     @property
     def last_kept(self) -> int:
-        """The last pass of which the lane had an item; the pass before its first one if there is none."""
+        """The last pass that gave the lane an item; the pass before its first one if no pass did."""
         return self._empty.last_kept
 
     def leave(self, number: int, empty: int) -> None:
         """Leave pass ``number``, in which no lane has items for a batch.
 
         Args:
-            number: The pass.
             empty: Consecutive passes without an item.
         """
         if self._pass != number or self._has_items():
@@ -242,7 +232,7 @@ class _RepeatRunning:
 
         In a resumed run, the lane may also have arrived at the pass after the others asked it for items.
         """
-        copied = self._open_alone(self._pass, self._running.state())
+        copied = self._open(self._pass, self._running.state(), alone=True)
         with preserve_rng_state():
             try:
                 while copied.next()[0] is SKIPPED:
@@ -259,7 +249,7 @@ class _RepeatRunning:
         if number == self._pass:
             return self._running.load(inner)
         if self._other is None or self._other[0] != number:
-            self._other = (number, self._open_alone(number, {}))
+            self._other = (number, self._open(number, {}, alone=True))
         return self._other[1].load(inner)
 
 
@@ -293,33 +283,22 @@ class _RankRepeatDataset(RepeatDataset[Any], RankStage):
         below = rank_stage_below(self.inputs[0])
         if isinstance(below, EpochizeDataset) and getattr(upstream, "count", 0) >= below.length:
             count += 1  # the state was saved at the very end of a virtual epoch, so that pass is complete
-        return _RankRepeat(upstream, self.times, self.inputs[0].starts_over, count)
+        return super().on_rank(upstream, count)
 
-
-class _RankRepeat:
-    def __init__(self, upstream: RankInput, times: float | None, starts_over: bool, count: int) -> None:
-        self._upstream = upstream
-        self._times = times
-        self._starts_over = starts_over
-        self.count = count  # complete passes
-
-    def batches(self) -> Iterator[Any]:
+    def iterate(self, running: RankRunning) -> Iterator[Any]:
+        # `running.count` is the number of complete passes.
         # The first pass is empty if the state was saved at its very end. A second empty pass means that there is no
         # data at all.
         empty = 0
-        while empty < 2 and (self._times is None or self.count < self._times):
+        while empty < 2 and (self.times is None or running.count < self.times):
             empty += 1
-            for batch in self._upstream.batches():
+            for batch in running.upstream.batches():
                 empty = 0
                 yield batch
-            self.count += 1
-            if self._starts_over:
-                self._upstream.start_over()
-        self.count = 0
-
-    def start_over(self) -> None:
-        self.count = 0
-        self._upstream.start_over()
+            running.count += 1
+            if self.inputs[0].starts_over:
+                running.upstream.start_over()
+        running.count = 0
 
 
 _log = get_logger(__name__)
@@ -344,7 +323,7 @@ class EmptyPasses:
 
     Attributes:
         count: Number of the empty passes, of all lanes of the worker if they finish passes together.
-        last_kept: The last pass of which the lane had an item; the pass before its first one if there is none.
+        last_kept: The last pass that gave the lane an item; the pass before its first one if no pass did.
     """
 
     __slots__ = ("_dropped", "_failures", "_first", "_is_same", "_joins", "_lane", "_parts", "count", "last_kept")
@@ -370,24 +349,14 @@ class EmptyPasses:
         self.count = 0
         self.last_kept = first if has_item else first - 1
 
-    def note_item(self, number: int) -> None:
-        """Note that pass ``number`` has an item."""
-        self.count, self.last_kept = 0, number
-
     def note_end(self, number: int) -> None:
-        """Note that pass ``number`` has ended."""
         if self.last_kept < number:
             self.count += 1
         else:
             self._dropped = self._failures.dropped.total()
 
     def join(self, number: int, others: Iterable[int]) -> None:
-        """Count the passes up to ``number`` that were empty in all lanes of the worker.
-
-        Args:
-            number: A pass that has ended.
-            others: ``last_kept`` of the other lanes.
-        """
+        """Count the passes up to ``number`` that were empty in all lanes of the worker."""
         self.count = number - max([self.last_kept, *others])
 
     @property

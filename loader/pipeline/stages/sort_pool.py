@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -11,16 +11,108 @@ import numpy as np
 from ...errors import ConfigError
 from ...order import mix
 from ...samples.batching.collate import generic_batch
-from ..contract.buffered import BufferedItem
-from ..contract.hook import BatchHook, Hook
+from ..contract.hook import Hook, open_joined
 from ..contract.item_id import ItemId
-from ..contract.lane import Lane, LaneInput
+from ..contract.lane import BufferedItem, Lane
 from ..contract.running import StageTraits
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 
 T = TypeVar("T")
+
+_PICK = 40  # separates these random numbers from others
+_CHUNK = 256
+
+
+class ShuffleBufferDataset(SavableDataset[T]):
+    """Shuffle items with a buffer: yield a random item of the buffer, and refill it from below.
+
+    This stage is for chains composed by hand. The ``shuffle_buffer_size`` of
+    :func:`~loader.training.datasets.get_datasets.get_train_dataset` shuffles without buffering samples. Here the memory
+    and the time of a restore grow with ``size``, and a state has the ids of all items in the buffer.
+
+    Args:
+        dataset: The stage below.
+        size: Items of a full buffer.
+        worker_config: By default the dataset's.
+
+    Raises:
+        ConfigError: ``size`` is below 1.
+    """
+
+    entry_schema: ClassVar[Schema] = {"picked": COUNT, "buffer": [BUFFERED_ITEM]}
+    traits = StageTraits(buffers=True)
+
+    def __init__(
+        self,
+        dataset: SavableDataset[T],
+        size: int,
+        *,
+        name: str | None = None,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name=name)
+        if size < 1:
+            raise ConfigError(f"expected a size of at least 1 item, found {size}")
+        self.size = size
+
+    def settings(self) -> dict[str, Any]:
+        return {"size": self.size}
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _ShuffleRunning(self, lane, state)
+
+
+class _ShuffleRunning:
+    def __init__(self, definition: ShuffleBufferDataset[Any], lane: Lane, state: State) -> None:
+        self._upstream = definition.inputs[0].open(lane, state)
+        self.load = self._upstream.load
+        self._lane = lane
+        self._size = definition.size
+        self._depth = definition.depth
+        self._key = definition.key
+        own = state.get(self._key, {"picked": 0, "buffer": []})
+        self._picked: int = own["picked"]
+        self._buffer = [BufferedItem.from_state(one) for one in own["buffer"]]
+        self._words: list[int] = []  # random integers of 64 bits, for the picks from _first_word on
+        self._first_word = self._picked
+
+    def next(self) -> tuple[Any, ItemId]:
+        buffer = self._buffer
+        self._fill()
+        if not buffer:
+            raise StopIteration
+        place = self._random_below(len(buffer))
+        buffer[place], buffer[-1] = buffer[-1], buffer[place]
+        sample = buffer.pop()
+        return sample.value(self._upstream, self._lane), sample.item_id
+
+    def _fill(self) -> None:
+        while len(self._buffer) < self._size:
+            try:
+                value, item_id = self._upstream.next()
+            except StopIteration:
+                return
+            if value is not SKIPPED:
+                self._buffer.append(BufferedItem(item_id, self._lane.context.batch_index, value))
+
+    def _random_below(self, bound: int) -> int:
+        row = self._picked - self._first_word
+        if row == len(self._words):
+            lane = self._lane
+            picks = np.arange(self._picked, self._picked + _CHUNK)
+            self._words = mix(lane.seed, _PICK, self._depth, lane.number, picks).tolist()
+            self._first_word, row = self._picked, 0
+        self._picked += 1
+        word: int = self._words[row]
+        return ((word >> 32) * bound) >> 32
+
+    def state(self) -> State:
+        state = self._upstream.state()
+        state[self._key] = {"picked": self._picked, "buffer": [sample.to_state() for sample in self._buffer]}
+        return state
+
 
 _POOL = 41  # separates these random numbers from others
 
@@ -75,6 +167,7 @@ class SortPoolDataset(SavableDataset[T]):
         self.batcher = batcher
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
+        self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its items, for statistics
 
     @property
     def traits(self) -> StageTraits:
@@ -96,8 +189,7 @@ class SortPoolDataset(SavableDataset[T]):
 
 class _SortPoolRunning:
     def __init__(self, definition: SortPoolDataset[Any], lane: Lane, state: State) -> None:
-        stage = lane.path + definition.key
-        self._upstream = LaneInput(definition.inputs[0], lane, state, stage)
+        self._upstream, self._batcher = open_joined(definition, lane, state, stage="batcher")
         self._upstream.release = self._release
         self._lane = lane
         self._key = definition.key
@@ -105,11 +197,7 @@ class _SortPoolRunning:
         self._depth = definition.depth
         self._pool_size, self._batch_size = definition.pool_size, definition.batch_size
         self._drops_last = definition.drop_last
-        tolerance = definition.failure_tolerance
-        self._cost = Hook(definition.key_function, lane, failure_tolerance=tolerance, stage="key")
-        self._batcher = BatchHook(
-            definition.batcher, lane, self._upstream, stage, failure_tolerance=tolerance, stage="batcher"
-        )
+        self._cost = Hook(definition.key_function, lane, failure_tolerance=definition.failure_tolerance, stage="key")
         self.load = self._batcher.load
         own = state.get(self._key, {"pools": 0, "batches": []})
         self._pools: int = own["pools"]
@@ -123,9 +211,7 @@ class _SortPoolRunning:
             )
         if not self._batches:
             raise StopIteration
-        items = [(item.value(self._upstream, self._lane), item.item_id) for item in self._batches.popleft()]
-        item_ids = tuple(item_id for value, item_id in items if value is not SKIPPED)
-        return self._batcher.make([value for value, _ in items if value is not SKIPPED], item_ids)
+        return self._batcher.join(self._batches.popleft())
 
     def _pool(self) -> list[list[BufferedItem]]:
         """Return the batches of the next pool; none at the end of the lane."""
@@ -157,7 +243,6 @@ class _SortPoolRunning:
         return [batches[place] for place in self._shuffled(len(batches))]
 
     def _release(self) -> list[list[BufferedItem]]:
-        """Remove and return the batches of the pool, for another lane."""
         released = [*self._batches]
         self._batches.clear()
         return released

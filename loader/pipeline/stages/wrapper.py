@@ -31,29 +31,17 @@ class BaseWrapperDataset(SavableDataset[T_co]):
         ConfigError: There is no inner dataset.
     """
 
-    datasets: tuple[SavableDataset[Any], ...]
-
     def __init__(
         self,
         datasets: SavableDataset[Any] | Iterable[SavableDataset[Any]],
         *,
         worker_config: WorkerConfig | None = None,
     ) -> None:
-        self.datasets = (datasets,) if isinstance(datasets, SavableDataset) else tuple(datasets)
-        if not self.datasets:
+        inner = (datasets,) if isinstance(datasets, SavableDataset) else tuple(datasets)
+        if not inner:
             raise ConfigError("expected at least one inner dataset, found none")
-        super().__init__(*self.datasets, worker_config=worker_config)
-
-    @property
-    def dataset(self) -> SavableDataset[Any]:
-        """The only inner dataset.
-
-        Raises:
-            ConfigError: There are several.
-        """
-        if len(self.datasets) != 1:
-            raise ConfigError(f"{type(self).__name__} has {len(self.datasets)} inner datasets", hint="use .datasets")
-        return self.datasets[0]
+        super().__init__(*inner, worker_config=worker_config)
+        self.__dict__["datasets"] = inner  # as given: `inputs` has the stages of users' datasets
 
     def worker_has_samples(self) -> bool:
         """Return True if an inner dataset has samples in this lane."""
@@ -94,7 +82,6 @@ class BaseWrapperDataset(SavableDataset[T_co]):
         )
 
     def _find_wrapped_dataset(self, cls: type[Any]) -> SavableDataset[Any] | None:
-        """Return the first dataset of a class among the inner datasets and their inner datasets."""
         for inner in self.datasets:
             if isinstance(inner, cls):
                 matching: SavableDataset[Any] = inner

@@ -78,7 +78,6 @@ def _longest(shapes: Sequence[torch.Size]) -> tuple[int, ...]:
 
 
 def _one_dtype(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Convert tensors to their common dtype."""
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
         return tensors
@@ -107,9 +106,6 @@ class MismatchError(Exception):
     """Two values cannot be batched; internal, converted to a SampleError where the samples are known.
 
     Args:
-        first: Index of one sample, or batch, in the list.
-        second: Index of the other.
-        found: Description of the first value.
         other: Description of the second value.
     """
 
@@ -120,16 +116,10 @@ class MismatchError(Exception):
         self._place: list[str] = []
 
     def inside(self, name: object) -> Self:
-        """Prepend the field of the values to their path."""
         self._place.insert(0, str(name))
         return self
 
     def of(self, samples: Sequence[Any]) -> SampleError:
-        """Return the error that names the samples.
-
-        Args:
-            samples: The list that was to be batched.
-        """
         keys = [key_of(samples[number]) for number in self._numbers]
         names = [
             f"number {number}" if key is None else repr(key) for key, number in zip(keys, self._numbers, strict=True)
@@ -248,15 +238,7 @@ def collate(samples: Sequence[Any]) -> Any:
 
 
 def batch_columns(columns: Mapping[str, list[Any]], samples: Sequence[Any]) -> dict[str, Any]:
-    """Batch each list of values; ``__sources__`` to one tuple, as a :class:`~loader.samples.batching.batch.Batch` has.
-
-    Args:
-        columns: The values of all samples, by field.
-        samples: The samples, for messages.
-
-    Raises:
-        SampleError: The values of two samples cannot be batched.
-    """
+    """Batch each list of values, by field; ``__sources__`` to one tuple, as a ``Batch`` has."""
     batch = {}
     for name, column in columns.items():
         try:
@@ -313,7 +295,7 @@ def _collate_of(kind: Any) -> Callable[[list[Any]], Any] | None:
         return pad_stack
     if issubclass(kind, dict):
         return _batch_dicts
-    return _collate_of_dataclass(kind) if is_dataclass(kind) else None
+    return join_of_dataclass(kind, _SHARED, _batch) if is_dataclass(kind) else None
 
 
 def _collate_of_several(column: list[Any], kinds: list[Any]) -> Callable[[list[Any]], Any] | None:
@@ -329,11 +311,16 @@ def _collate_of_several(column: list[Any], kinds: list[Any]) -> Callable[[list[A
     return collates[0]
 
 
-def _collate_of_dataclass(kind: Any) -> Callable[[list[Any]], Any]:
-    names = tuple(known.name for known in fields(kind) if known.init)
-    columns = tuple((name, attrgetter(name), _SHARED.get(name, _batch)) for name in names)
+Join = Callable[[list[Any]], Any]
+"""Joins the values of a field, one of each sample or batch."""
 
-    def batch_dataclasses(samples: list[Any]) -> Any:
+
+def join_of_dataclass(kind: Any, shared: Mapping[str, Join], join: Join) -> Join:
+    """Return the function that joins dataclasses field by field, those in ``shared`` by a function of their own."""
+    names = tuple(known.name for known in fields(kind) if known.init)
+    columns = tuple((name, attrgetter(name), shared.get(name, join)) for name in names)
+
+    def join_dataclasses(samples: list[Any]) -> Any:
         batch = {}
         for name, get, collate in columns:
             try:
@@ -342,24 +329,33 @@ def _collate_of_dataclass(kind: Any) -> Callable[[list[Any]], Any]:
                 raise error.inside(name) from None
         return kind(**batch)
 
-    return batch_dataclasses
+    return join_dataclasses
 
 
-def _batch_dicts(samples: list[dict[str, Any]]) -> dict[str, Any]:
-    first = samples[0]
-    batch = {}
-    for name in first:
-        try:
-            column = [sample[name] for sample in samples]
-        except KeyError:
-            number = next(number for number, sample in enumerate(samples) if name not in sample)
-            raise MismatchError(0, number, "present", "missing").inside(name) from None
-        try:
-            batch[name] = _SHARED.get(name, _batch)(column)
-        except MismatchError as error:
-            raise error.inside(name) from None
-    if sum(map(len, samples)) != len(first) * len(samples):
-        number = next(number for number, sample in enumerate(samples) if len(sample) > len(first))
-        name = next(name for name in samples[number] if name not in first)
-        raise MismatchError(0, number, "missing", "present").inside(name)
-    return batch
+def join_of_dicts(shared: Mapping[str, Join], join: Join) -> Join:
+    """Return the function that joins dicts of the same keys, as :func:`join_of_dataclass` does."""
+
+    def join_dicts(samples: list[dict[str, Any]]) -> dict[str, Any]:
+        first = samples[0]
+        batch = {}
+        for name in first:
+            try:
+                column = [sample[name] for sample in samples]
+            except KeyError:
+                number = next(number for number, sample in enumerate(samples) if name not in sample)
+                raise MismatchError(0, number, "present", "missing").inside(name) from None
+            try:
+                batch[name] = shared.get(name, join)(column)
+            except MismatchError as error:
+                raise error.inside(name) from None
+        # All have the keys of the first one, so another number of keys shows further keys.
+        if sum(map(len, samples)) != len(first) * len(samples):
+            number = next(number for number, sample in enumerate(samples) if len(sample) > len(first))
+            name = next(name for name in samples[number] if name not in first)
+            raise MismatchError(0, number, "missing", "present").inside(name)
+        return batch
+
+    return join_dicts
+
+
+_batch_dicts = join_of_dicts(_SHARED, _batch)

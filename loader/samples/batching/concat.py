@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import is_dataclass
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -11,7 +11,17 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import ConfigError
-from .collate import MismatchError, join_sources, kind_of, no_samples, pad_concat, pad_stack
+from .collate import (
+    Join,
+    MismatchError,
+    join_of_dataclass,
+    join_of_dicts,
+    join_sources,
+    kind_of,
+    no_samples,
+    pad_concat,
+    pad_stack,
+)
 
 
 def concat_pad(batch: Sequence[Tensor]) -> Tensor:
@@ -94,46 +104,18 @@ def _concat(values: list[Any]) -> Any:
 
 
 @lru_cache(maxsize=256)
-def _join_of(kind: Any) -> Callable[[list[Any]], Any]:
-    """Return the function that concatenates values of a class."""
+def _join_of(kind: Any) -> Join:
     if issubclass(kind, Tensor):
         return _concat_tensors
     if issubclass(kind, dict):
         return _concat_dicts
     if kind in {list, tuple}:
         return lambda values: kind(chain.from_iterable(values))
-    return _concat_of_dataclass(kind) if is_dataclass(kind) else _list_unless_none
-
-
-def _concat_of_dataclass(kind: Any) -> Callable[[list[Any]], Any]:
-    names = tuple(known.name for known in fields(kind) if known.init)
-
-    def concat_dataclasses(batches: list[Any]) -> Any:
-        return kind(**{name: _concat_field(name, [getattr(batch, name) for batch in batches]) for name in names})
-
-    return concat_dataclasses
+    return join_of_dataclass(kind, _SHARED, _concat) if is_dataclass(kind) else _list_unless_none
 
 
 def _concat_tensors(tensors: list[Tensor]) -> Tensor:
     return pad_concat(tensors) if all(tensor.ndim for tensor in tensors) else pad_stack(tensors)
-
-
-def _concat_dicts(batches: list[dict[str, Any]]) -> dict[str, Any]:
-    names = dict.fromkeys(chain.from_iterable(batches))
-    for name in names:
-        present = [name in batch for batch in batches]
-        if not all(present):
-            number = present.index(not present[0])
-            found = ("present", "missing") if present[0] else ("missing", "present")
-            raise MismatchError(0, number, *found).inside(name)
-    return {name: _concat_field(name, [batch[name] for batch in batches]) for name in names}
-
-
-def _concat_field(name: str, values: list[Any]) -> Any:
-    try:
-        return _SHARED.get(name, _concat)(values)
-    except MismatchError as error:
-        raise error.inside(name) from None
 
 
 def _list_unless_none(values: list[Any]) -> list[Any] | None:
@@ -146,14 +128,15 @@ def _join_subflavors(values: list[Any]) -> Any:
 
 
 def _join_sources(values: list[Any]) -> Any:
-    """Concatenate the sources of batches: lists with a tuple for each sample, or tuples of all sources."""
     joined = join_sources(values)
     return list(joined) if joined is not None and any(isinstance(value, list) for value in values) else joined
 
 
 # How the fields of all batches are concatenated.
-_SHARED: dict[str, Callable[[list[Any]], Any]] = {
+_SHARED: dict[str, Join] = {
     "__restore_key__": tuple,
     "__sources__": _join_sources,
     "__subflavors__": _join_subflavors,
 }
+
+_concat_dicts = join_of_dicts(_SHARED, _concat)

@@ -15,8 +15,8 @@ import numpy as np
 from ...errors import ConfigError, SampleError
 from ...escaped_log import get_logger
 from ...lazy_torch import torch
-from ..decoding.encoded_image import EncodedImage
-from ..nested_values import PLAIN, field_names, map_values
+from ..decoding.image_decode import EncodedImage
+from ..sample_dataclass import PLAIN, field_names, map_values
 from .collate import pad_stack
 
 
@@ -39,9 +39,6 @@ class DeviceCopies:
     To a CUDA device, tensors are copied from page-locked memory by a side stream, so that the copies overlap with
     computations, and the JPEGs of a micro-batch are decoded there together. To the CPU nothing is copied. To other
     devices torch copies in its own way. There, images are decoded on the CPU.
-
-    Args:
-        device: The device of the copies.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -51,12 +48,6 @@ class DeviceCopies:
         self._kept: deque[tuple[Any, ...]] = deque()  # events, and what their streams read
 
     def start(self, batch: Any) -> PendingCopy:
-        """Start the copy of a micro-batch.
-
-        Raises:
-            ConfigError: This machine has no such GPU, or no package that decodes JPEGs there is installed.
-            SampleError: An image is damaged.
-        """
         if self._device.type == "cpu":
             return PendingCopy(decode_images(batch, self._device, None)[0])
         if self._device.type != "cuda":
@@ -76,11 +67,6 @@ class DeviceCopies:
         return PendingCopy(moved, event)
 
     def _check(self, use: Callable[[], Any]) -> Any:
-        """Return the result of a first use of the device.
-
-        Raises:
-            ConfigError: This machine has no such device.
-        """
         try:
             return use()
         except (RuntimeError, NotImplementedError) as error:
@@ -130,7 +116,6 @@ class DeviceCopies:
 
 
 def _tensors(batch: Any) -> Iterator[Any]:
-    """Return the tensors of a micro-batch."""
     found: list[Any] = []
 
     def note(value: Any) -> Any:
@@ -164,10 +149,12 @@ def decode_images(batch: Any, device: torch.device, decoder: Any) -> tuple[Any, 
         SampleError: An image cannot be decoded on the CPU either; the message names its sample.
         ConfigError: As the decoder.
     """
+    # Find the images by their addresses: one that comes twice is decoded once.
     found: dict[int, tuple[EncodedImage, Any]] = {}
     _note_images(batch, None, found)
     if not found:
         return batch, None
+    # Decode JPEGs on the GPU together, and on the CPU what it cannot decode.
     pixels: dict[int, Any] = {}  # as the GPU decoded them
     tensors: dict[int, Any] = {}
     kept: Any = None
@@ -181,6 +168,7 @@ def decode_images(batch: Any, device: torch.device, decoder: Any) -> tuple[Any, 
                 _log.warning("the GPU cannot decode the image of sample %s; it is decoded on the CPU", key)
             tensors[number] = _on_cpu(image, key).to(device, non_blocking=True)
 
+    # Put the tensors into the places of the images; lists of images become one tensor.
     def tensor(image: EncodedImage) -> Any:
         number = id(image)
         if number not in tensors:
@@ -237,7 +225,7 @@ def _note_images(value: Any, key: Any, found: dict[int, tuple[EncodedImage, Any]
             if type(item) not in PLAIN:
                 _note_images(item, key, found)
     elif isinstance(value, list | tuple):
-        each = _is_sequence_of(key, len(value))
+        each = isinstance(key, Sequence) and not isinstance(key, str) and len(key) == len(value)
         for number, item in enumerate(value):
             if type(item) not in PLAIN:
                 _note_images(item, key[number] if each else key, found)
@@ -249,10 +237,6 @@ def _note_images(value: Any, key: Any, found: dict[int, tuple[EncodedImage, Any]
                 _note_images(item, key, found)
 
 
-def _is_sequence_of(key: Any, length: int) -> bool:
-    return isinstance(key, Sequence) and not isinstance(key, str) and len(key) == length
-
-
 JpegDecoder = Callable[[Sequence[bytes]], "tuple[list[torch.Tensor | None], Any]"]
 """Decodes the JPEGs of a batch, given as bytes, in the current stream of the device.
 
@@ -262,11 +246,7 @@ cannot decode; and what has to be kept until the stream is done.
 
 
 def jpeg_decoder(device: torch.device) -> JpegDecoder:
-    """Return a decoder for a device.
-
-    Raises:
-        ConfigError: No package that decodes JPEGs on GPUs is installed.
-    """
+    """Return a decoder for a device."""
     if is_installed("nvidia.nvimgcodec"):
         return NvImageCodecDecoder(device)
     if is_installed("torchvision"):
@@ -322,11 +302,7 @@ _CPU_ONLY = -99999  # nvImageCodec's number of no GPU
 
 
 class TorchvisionDecoder:
-    """Decoder of torchvision.
-
-    Args:
-        device: A GPU, or the CPU.
-    """
+    """Decoder of torchvision."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

@@ -284,7 +284,6 @@ def _check_jpeg(data: bytes) -> tuple[bool, str | None]:
 
 
 def _png_damage(data: bytes) -> str | None:
-    """Return the first fault of a PNG's chunks: a wrong checksum, or no last chunk."""
     position = len(_PNG)
     while position + 12 <= len(data):
         size_bytes = int.from_bytes(data[position : position + 4], "big")
@@ -301,13 +300,7 @@ def _png_damage(data: bytes) -> str | None:
     return f"it ends at byte {len(data)}, before its last chunk"
 
 
-class _CheckedImage:
-    """Placeholder for an image that was checked and dropped."""
-
-    __slots__ = ()
-
-
-CHECKED_IMAGE: Final = _CheckedImage()
+CHECKED_IMAGE: Final = object()
 """Placeholder for an image that was checked and dropped."""
 
 

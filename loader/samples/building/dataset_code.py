@@ -34,25 +34,18 @@ def dataset_class_of(config: DatasetConfig, *, trust_code: bool) -> Any:
 
     Raises:
         TrustError: The class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: The class does not exist.
     """
-    return find_class(config.dataset_module, config.dataset_class or "", trust_code=trust_code)
+    return find_code(config.dataset_module, config.dataset_class or "", trust_code=trust_code)
 
 
 def described_by(config: DatasetConfig, code: DatasetCode, **choices: Any) -> Any:
     """Create an object of the user's dataset class that a ``dataset.yaml`` names.
-
-    Args:
-        config: The content of the file.
-        code: The folder of the dataset's files of code.
-        choices: The other arguments of :meth:`.DescribedDataset.described_by`.
 
     Returns:
         None if the class is no :class:`.DescribedDataset`, and so only has a ``__sample_type__``.
 
     Raises:
         TrustError: The class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: The class does not exist, or its constructor fails.
     """
     dataset_class = dataset_class_of(config, trust_code=code.trust_code)
     owner = next((base for base in getattr(dataset_class, "__mro__", ()) if "build" in vars(base)), None)
@@ -67,22 +60,8 @@ def described_by(config: DatasetConfig, code: DatasetCode, **choices: Any) -> An
     return None if describe is None else describe(config, code, **choices)
 
 
-def find_class(module: str, name: str, *, trust_code: bool) -> Any:
-    """Return the class that a ``dataset.yaml`` names, unchecked.
-
-    Raises:
-        TrustError: The module is not imported, and the caller does not trust the dataset.
-        ConfigError: The module has no such class.
-    """
-    return _find_code(module, name, kind="class", source="dataset.yaml", trust_code=trust_code)
-
-
 def checked_sample_class(cls: Any) -> type[Any]:
-    """Return ``cls`` if it is a sample class: a dataset must not call an arbitrary class that happens to be imported.
-
-    Raises:
-        ConfigError: It is neither a dataclass nor a subclass of :class:`~loader.samples.types.CrudeSample`.
-    """
+    """Return ``cls`` if it is a sample class: a dataset must not call just any class that happens to be imported."""
     if isinstance(cls, type) and (is_dataclass(cls) or issubclass(cls, types.CrudeSample)):
         return cls
     raise ConfigError(f"{cls!r} is no sample class; expected a dataclass, such as a subclass of Sample")
@@ -106,8 +85,9 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
         TrustError: Its module is not imported, or is part of Python, and the caller does not trust the metadataset.
         ConfigError: There is no such module, class or function, or the class has no ``from_joined`` that can be called.
     """
+    # Find the function or class, which needs trust unless its module is imported.
     full_name = f"{joiner.module}.{joiner.name}"
-    found = _find_code(
+    found = find_code(
         joiner.module,
         joiner.name,
         kind="function" if joiner.is_function else "class",
@@ -117,6 +97,7 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
     )
     if joiner.is_function:
         return _checked_function(found, full_name, at=at, trust_code=trust_code)
+    # A class builds samples by a method that needs no object.
     if not isinstance(found, type):
         raise ConfigError(
             f"{full_name} is not a class", at=at, hint="name a function with __function__ instead of __class__"
@@ -154,14 +135,8 @@ def _checked_function(found: Any, full_name: str, *, at: str, trust_code: bool) 
 class MetaFunction:
     """A function defined in a file of ``.nv-meta``; it pickles as path and name.
 
-    Args:
-        folder: The ``.nv-meta`` folder.
-        reference: ``"file.py:function"``, the file relative to that folder.
-        trust_code: Allow running code of the dataset.
-
     Raises:
         TrustError: ``trust_code`` is false; no code has run.
-        ConfigError: There is no such file or function, or importing the file fails.
     """
 
     def __init__(self, folder: str | os.PathLike[str], reference: str, *, trust_code: bool) -> None:
@@ -243,29 +218,20 @@ def _import_file(path: EPath) -> ModuleType:
     return module
 
 
-def _find_code(
+def find_code(
     module_name: str,
     name: str,
     *,
-    kind: Literal["class", "function"],
-    source: str,
     trust_code: bool,
+    kind: Literal["class", "function"] = "class",
+    source: str = "dataset.yaml",
     at: str | None = None,
 ) -> Any:
     """Return an attribute of a module; the caller checks that it is a class or a function.
 
-    Args:
-        module_name: The module. It is imported only if the caller trusts the dataset.
-        name: Name of the class or function.
-        kind: The expected kind, for messages.
-        source: The document that names it, for messages: ``"dataset.yaml"``.
-        trust_code: Allow importing modules.
-        at: Position in that document, for messages.
-
     Raises:
         TrustError: The module is not imported, or would import the class or function on access, and the caller does
             not trust the dataset.
-        ConfigError: There is no such module, importing it fails, or it has no such attribute.
     """
     module = sys.modules.get(module_name)
     # Looking up an attribute that a module lacks runs its __getattr__, which may import anything (PEP 562).
@@ -319,7 +285,6 @@ class SampleRecipe:
 
         Raises:
             TrustError: It names code to run, and the caller does not trust the dataset.
-            ConfigError: A class, file or function that it names does not exist.
         """
         if config is None:
             return cls()
@@ -347,7 +312,6 @@ class SampleRecipe:
 
         Raises:
             TrustError: A file of the dataset is named, and the caller does not trust the dataset.
-            ConfigError: A file or function that is named does not exist, or the field map is invalid.
         """
         if field_map is not None and not isinstance(field_map, FieldMap):
             field_map = parse_field_map(dict(field_map), file="the field map")
@@ -373,12 +337,9 @@ class SampleRecipe:
 
         Args:
             sample_type: Class of the samples of a dataset without a ``dataset.yaml``; None for other datasets.
-            options: ``field_map``, ``sample_loader`` and ``part_filter``, as in :meth:`of_arguments`.
-            code: The folder of the files that the options name.
 
         Raises:
             TrustError: A file of the dataset is named, and the caller does not trust the dataset.
-            ConfigError: A file or function that is named does not exist, or the field map is invalid.
 
         Warns:
             UserWarning: An option has no effect, since ``dataset.yaml`` defines the same.
@@ -412,7 +373,6 @@ def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
 
     Raises:
         TrustError: The class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: The class does not exist, or is not a sample class.
     """
     if config.sample_type is None:
         dataset_class = dataset_class_of(config, trust_code=trust_code)
@@ -424,4 +384,4 @@ def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
     if is_own_module(config.module):
         own: type[Any] = getattr(types, config.sample_type)
         return own
-    return checked_sample_class(find_class(config.module, config.sample_type, trust_code=trust_code))
+    return checked_sample_class(find_code(config.module, config.sample_type, trust_code=trust_code))

@@ -207,16 +207,7 @@ class DescribedDataset(Generic[T_co]):
 def instantiate(
     dataset_class: Callable[..., T_dataset], path: str | os.PathLike[str], arguments: Mapping[str, Any]
 ) -> T_dataset:
-    """Create an object of a user's dataset class.
-
-    Args:
-        dataset_class: The class.
-        path: Folder of the dataset.
-        arguments: The keyword arguments, in addition to the path.
-
-    Raises:
-        ConfigError: The constructor refuses the arguments.
-    """
+    """Create an object of a user's dataset class."""
     try:
         return dataset_class(EPath(path), **arguments)
     except (TypeError, ValueError) as error:
@@ -233,7 +224,6 @@ def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str,
 
     Raises:
         TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: The sample class does not exist or is not one; or the file sets an argument reserved for callers.
     """
     given: dict[str, Any] = {name: value for name, value in config.extra.items() if name not in SPLIT_KEYS}
     for name in RESERVED_ARGUMENTS:

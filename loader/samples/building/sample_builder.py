@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ...cached_property import cached_property
 from ...errors import SampleError, SkipSample, StorageError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
-from ...format.documents.field_map import FieldMap, MissingPartError
+from ...format.documents.field_map import MissingPartError
 from ...format.documents.providers import KeyFormat
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...storage import EPath
@@ -47,7 +47,6 @@ class RawSample(NamedTuple):
 
     @property
     def parts(self) -> dict[str, Any]:
-        """Bytes of the parts by name."""
         parts: dict[str, Any] = self.data if self.part is None else {self.part: self.data}
         return parts
 
@@ -113,14 +112,17 @@ class SampleBuilder:
         self.subflavors = dict(recipe.subflavors)
         """Labels of all samples."""
         self._field_map = recipe.field_map
-        self._class = recipe.sample_class
-        self._crude = issubclass(self._class, CrudeSample)
-        self._takes_shared = issubclass(self._class, Sample)
+        self.sample_class = recipe.sample_class
+        """The class of the samples; ``CrudeSample`` for crude datasets."""
+        self.has_dataset_class = self._dataset is not None
+        """True if a dataset class of the user's builds the samples; it receives the caller's options."""
+        self._crude = issubclass(self.sample_class, CrudeSample)
+        self._takes_shared = issubclass(self.sample_class, Sample)
         self._make: Callable[..., Any] = (
-            self._class.from_fields if issubclass(self._class, ConversationSample) else self._class
+            self.sample_class.from_fields if issubclass(self.sample_class, ConversationSample) else self.sample_class
         )
-        self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
-        self._optional = frozenset() if self._crude else _optional_fields(self._class)
+        self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self.sample_class))
+        self._optional = frozenset() if self._crude else _optional_fields(self.sample_class)
         self._loader = recipe.loader
         self._filter = recipe.part_filter
         self._short_keys = key_format == "key"
@@ -142,11 +144,6 @@ class SampleBuilder:
             return PartDecoders(decoder, trust_code=self._trust_code).decode
         return None if decoder is None else partial(decoder.decode_part, trust_code=is_trusted(self._trust_code))
 
-    @property
-    def sample_class(self) -> type[Any]:
-        """The class of the samples; ``CrudeSample`` for crude datasets."""
-        return self._class
-
     def part_filter(self, part_name: str) -> bool:
         """Return True if parts of this name must be read."""
         if self._filter is None:
@@ -158,11 +155,6 @@ class SampleBuilder:
     @property
     def _build_parts(self) -> Callable[..., Any]:
         return self._build if self._dataset is None else self._load_sample
-
-    @property
-    def has_dataset_class(self) -> bool:
-        """True if a dataset class of the user's builds the samples; it receives the caller's options."""
-        return self._dataset is not None
 
     def key_of(self, raw: RawSample) -> str:
         """Return the ``__key__`` of a raw sample."""
@@ -218,7 +210,7 @@ class SampleBuilder:
 
         All look-ups are done beforehand: a crude sample may have only some hundred bytes, so fixed costs dominate.
         """
-        sample_class, decode, short_keys = self._class, self.decode_part, self._short_keys
+        sample_class, decode, short_keys = self.sample_class, self.decode_part, self._short_keys
         # Quick decoders are functions in C that save a call; what they refuse, decode_part takes, or explains.
         quick = QUICK_DECODERS if type(self._decoder) is SampleDecoder else {}
         labels = {**self.subflavors, **subflavors}
@@ -230,6 +222,7 @@ class SampleBuilder:
             full_key = f"{shard}/{key}"
             files = (f"{key}.{part}",) if part is not None else tuple([f"{key}.{name}" for name in data])
             sources = (_make_source((path, index, shard, files)),)
+            # Decode the parts: most samples have one, of a kind that a quick decoder takes.
             sample = sample_class()
             if decode is None:
                 sample.update(data if part is None else {part: data})
@@ -247,6 +240,7 @@ class SampleBuilder:
                         sample[part] = decode(part, data)
                 except SampleError as error:
                     raise name_sample(error, full_key, sources) from error.__cause__
+            # Add the shared fields.
             sample["__key__"] = key if short_keys else full_key
             sample["__restore_key__"] = restore_key
             sample["__subflavors__"] = labels.copy()
@@ -292,7 +286,6 @@ class SampleBuilder:
         subflavors: Mapping[str, Any] | None,
         sources: Sequence[SourceInfo],
     ) -> Any:
-        """Build one sample by the dataset class."""
         dataset: Any = self._dataset
         if not dataset.sample_filter(key):
             raise SkipSample
@@ -322,11 +315,15 @@ class SampleBuilder:
             "__sources__": tuple(sources),
         }
         try:
+            # A decoder of whole samples, and a field map, replace the steps below.
             if self._decode_sample is not None:
                 parts = self._decode_whole(parts, shared)
             if self._field_map is not None:
-                return self._fill(self._map(self._field_map, parts), shared)
-            decoded = self._decode(parts)
+                lazily = parts if self.decode_part is None else DecodedParts(parts, self.decode_part)
+                return self._fill(self._field_map.apply(lazily, optional=self._optional), shared)
+            decode = self.decode_part
+            decoded = dict(parts) if decode is None else {name: decode(name, data) for name, data in parts.items()}
+            # A sample loader gets all parts; else the fields are the parts of the same names.
             if self._loader is not None:
                 given = {**decoded, **shared, "__shard__": sources[0].shard_name if sources else None}
                 values = self._load(_LoaderParts(given))
@@ -335,7 +332,7 @@ class SampleBuilder:
                 return self._fill(values, shared)
             if self._crude:
                 of_shard = {"__shard__": sources[0].shard_name} if sources else {}
-                return self._class({**decoded, **shared, **of_shard})
+                return self.sample_class({**decoded, **shared, **of_shard})
             return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
         except MissingPartError as error:
             raise name_sample(self._with_all_parts(error, parts, sources), key, sources) from error.__cause__
@@ -353,19 +350,7 @@ class SampleBuilder:
         file = None if self.config_file is None else _place_of_field(self.config_file, error.field)
         return MissingPartError(error.field, error.accesses, names, file=file)
 
-    def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
-        decode = self.decode_part
-        decoded: Mapping[str, Any] = parts if decode is None else DecodedParts(parts, decode)
-        return field_map.apply(decoded, optional=self._optional)
-
-    def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
-        decode = self.decode_part
-        if decode is None:
-            return dict(parts)
-        return {name: decode(name, data) for name, data in parts.items()}
-
     def _decode_whole(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> dict[str, Any]:
-        """Decode all parts by the function from a sample to a sample."""
         decode: Any = self._decode_sample
         sources = shared["__sources__"]
         decoded = decode({**parts, **shared, "__shard__": sources[0].shard_name if sources else None})
@@ -378,7 +363,11 @@ class SampleBuilder:
             return self._loader(parts)
         except _NoSuchPartError as error:
             available = ", ".join(name for name in parts if not name.startswith("__")) or "none"
-            name = self._loader.name if isinstance(self._loader, MetaFunction) else _name_of(self._loader)
+            name = (
+                self._loader.name
+                if isinstance(self._loader, MetaFunction)
+                else getattr(self._loader, "__qualname__", repr(self._loader))
+            )
             if self.part_filter(error.part):
                 message = f"{name}() reads part {error.part!r}, which is missing; parts: {available}"
                 raise SampleError(message, part=error.part) from error
@@ -390,9 +379,9 @@ class SampleBuilder:
             return values  # a sample_loader may return a complete sample
         if not isinstance(values, Mapping):
             message = f"{self._loader} returned {type(values).__name__}"
-            raise SampleError(f"{message}; expected a dict of the fields of {self._class.__name__}")
+            raise SampleError(f"{message}; expected a dict of the fields of {self.sample_class.__name__}")
         if self._crude:
-            return self._class({**values, **shared})
+            return self.sample_class({**values, **shared})
         given = {**values, **shared}
         given.pop("__shard__", None)  # a sample_loader may return its argument, which has it
         if not self._takes_shared:
@@ -406,7 +395,7 @@ class SampleBuilder:
             faults += [f"field {name!r} is missing" for name in missing]
             if not faults:
                 raise  # the class's own code
-            raise SampleError(f"cannot build a {self._class.__name__}: {', '.join(faults)}") from error
+            raise SampleError(f"cannot build a {self.sample_class.__name__}: {', '.join(faults)}") from error
 
 
 def name_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:
@@ -455,7 +444,3 @@ def _optional_fields(cls: type[Any]) -> frozenset[str]:
     return frozenset(
         known.name for known in fields(cls) if known.default is not MISSING or known.default_factory is not MISSING
     )
-
-
-def _name_of(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", None) or repr(function)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Literal, cast, get_args
@@ -38,7 +38,7 @@ class AVWebdatasetDecoder:
     def __init__(self, video_decode_audio: bool, av_decode: str | None = "AVDecoder") -> None:
         self.video_decode_audio = video_decode_audio
         self.av_decode = av_decode
-        self._form = media_form(av_decode, video_decode_audio=video_decode_audio)
+        self._form = media_form(av_decode)
 
     def __call__(self, key: str, data: bytes) -> Any:
         """Decode a part.
@@ -56,9 +56,9 @@ class AVWebdatasetDecoder:
         """
         if part_extension(key) not in MEDIA_EXTENSIONS:
             return None
-        if self._form.name == "AVDecoder":
+        if self._form == "AVDecoder":
             return self.read_av_data(data)
-        decode = media_decoder(key, self._form)
+        decode = media_decoder(key, self._form, with_audio=self.video_decode_audio)
         return None if decode is None else decode(data)
 
     def read_av_data(self, data: bytes) -> Any:
@@ -118,8 +118,8 @@ class SampleDecoder(FileStoreDecoder):
         video_decode_audio: With ``torch``, also decode the audio of videos.
         guess_content: Decode parts of unknown names as images if they begin like one.
         image_decode_device: ``"cpu"``: workers decode images. ``"cuda"``: they keep JPEGs as
-            :class:`~.encoded_image.EncodedImage`, and ``loader.to_device("cuda")`` decodes those of a batch together on
-            the GPU. It needs ``image_decode`` ``torchrgb``, ``torch`` or ``torchrgb8``.
+            :class:`~.image_decode.EncodedImage`, and ``loader.to_device("cuda")`` decodes the images of a batch
+            together on the GPU. It needs ``image_decode`` ``torchrgb``, ``torch`` or ``torchrgb8``.
         background: Colour under transparent pixels, for forms without an alpha channel: ``"white"``, ``"#8080ff"`` or
             three numbers from 0 to 255. None drops the alpha channel, as megatron-energon does.
         deep: ``"scale"`` maps the largest value of 16 and 32 bits to white; ``"clip"`` makes all values above 255
@@ -250,7 +250,6 @@ class ArrayDecoder(SampleDecoder):
     __slots__ = ()
 
     def image_form(self) -> ImageForm:
-        """Return the form of images."""
         return replace(super().image_form(), container="planes")
 
 
@@ -292,7 +291,6 @@ def _positive(max_pixels: int | None) -> int | None:
 
 
 def _check_device(device: str, image_decode: str) -> None:
-    """Raise ConfigError for a device that does not exist, or does not decode to a form."""
     if device not in ("cpu", "cuda"):
         raise ConfigError(
             f"expected an image_decode_device of 'cpu' or 'cuda', found {device!r}",
@@ -322,18 +320,14 @@ def whole_sample_decoder(decoder: AnyDecoder | None) -> Callable[[dict[str, Any]
 
 
 class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
-    """Cache of the decoder of each part name; None for parts that stay bytes.
-
-    Args:
-        decoder: The options.
-        trust_code: Load pickles.
-    """
+    """Cache of the decoder of each part name; None for parts that stay bytes."""
 
     def __init__(self, decoder: SampleDecoder, *, trust_code: bool) -> None:
         super().__init__()
         self._form = decoder.image_form()
         self._guesses = decoder.guess_content
-        self._media = media_form(decoder.av_decode, video_decode_audio=decoder.video_decode_audio)
+        self._media = media_form(decoder.av_decode)
+        self._with_audio = decoder.video_decode_audio
         self._trust_code = trust_code
 
     def __missing__(self, part_name: str) -> Callable[[bytes], Any] | None:
@@ -342,7 +336,7 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
             form=self._form,
             trust_code=self._trust_code,
             guess_content=self._guesses,
-            media_decoder=media_decoder(part_name, self._media),
+            media_decoder=media_decoder(part_name, self._media, with_audio=self._with_audio),
         )
         self[part_name] = found
         return found
@@ -390,45 +384,33 @@ class DecodedParts(Mapping[str, Any]):
         return len(self._parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaForm:
-    """The form that audio and video are decoded to.
-
-    Args:
-        name: ``AVDecoder``, which decodes requested clips; ``torch``, an ``AVData`` of tensors; ``pyav``, an open
-            container of PyAV; or ``bytes``.
-        with_audio: Also decode the audio of a video into the ``AVData``.
-    """
-
-    name: MediaFormName
-    with_audio: bool = False
-
-
-def media_form(av_decode: str | None, *, video_decode_audio: bool = False) -> MediaForm:
-    """Parse an ``av_decode`` option; None means bytes.
-
-    Raises:
-        ConfigError: There is no such ``av_decode``.
-    """
+def media_form(av_decode: str | None) -> MediaFormName:
+    """Check an ``av_decode`` option, and return the form of audio and video; None means bytes."""
     names: tuple[MediaFormName, ...] = get_args(MediaFormName)
     for name in names:
         if name == (av_decode or "bytes"):
-            return MediaForm(name=name, with_audio=video_decode_audio)
+            return name
     raise ConfigError(f"there is no av_decode {av_decode!r}{did_you_mean(str(av_decode), names)}")
 
 
-def media_decoder(part_name: str, form: MediaForm) -> Callable[[bytes], Any] | None:
+def media_decoder(part_name: str, form: MediaFormName, *, with_audio: bool = False) -> Callable[[bytes], Any] | None:
     """Return the decoder of audio or video parts of a name; None where they stay bytes.
 
     Without PyAV, parts whose form is ``AVDecoder`` stay bytes: this form is the default, and a dataset's other parts
     must not need an optional package. The other forms raise ImportError when they decode.
+
+    Args:
+        part_name: The name.
+        form: ``AVDecoder``, which decodes requested clips; ``torch``, an ``AVData`` of tensors; ``pyav``, an open
+            container of PyAV; or ``bytes``.
+        with_audio: With ``torch``, also decode the audio of a video into the ``AVData``.
     """
-    if part_extension(part_name) not in MEDIA_EXTENSIONS or form.name == "bytes":
+    if part_extension(part_name) not in MEDIA_EXTENSIONS or form == "bytes":
         return None
-    if form.name == "AVDecoder":
+    if form == "AVDecoder":
         return _av_decoder if find_spec("av") is not None else None
-    if form.name == "torch":
-        return _av_data_with_audio if form.with_audio else _av_data
+    if form == "torch":
+        return _av_data_with_audio if with_audio else _av_data
     return _container
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import simplejpeg
+from numpy.typing import NDArray
 from PIL import Image
 
 from ...accounting.kinds import HEADER_BYTES, IMAGE, kind_of_bytes
@@ -24,8 +25,67 @@ from ...format.media.picture_traits import DeepPixels, as_16_bits, to_8_bits
 from ...lazy_torch import torch
 from ..trust import is_trusted, refuse
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+
+class EncodedImage:
+    """An image that :meth:`.DataLoader.to_device` decodes: the bytes of a JPEG, or the pixels of another format.
+
+    Attributes:
+        data: The bytes of a JPEG with RGB or grey pixels; None if the worker has decoded the image.
+        pixels: uint8 or float32, (3, H, W); None for a JPEG.
+        form: The form of the tensor.
+    """
+
+    __slots__ = ("data", "form", "pixels")
+
+    def __init__(self, form: ImageForm, *, data: bytes | None = None, pixels: torch.Tensor | None = None) -> None:
+        self.form = form
+        self.data = data
+        self.pixels = pixels
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of the tensor: (3, H, W). Only the header is read."""
+        if self.data is None:
+            _, height, width = self.decode().shape
+            return 3, height, width
+        height, width, *_ = simplejpeg.decode_jpeg_header(self.data)
+        return 3, int(height), int(width)
+
+    def decode(self) -> torch.Tensor:
+        """Decode on the CPU, to the pixels that ``image_decode_device="cpu"`` gives.
+
+        Returns:
+            Shape (3, H, W), uint8 or float32 as ``image_decode`` says.
+
+        Raises:
+            Exception: Any exception of Pillow, for a damaged image.
+        """
+        if self.pixels is not None:
+            return self.pixels
+        decoded: torch.Tensor = decode_image(self.data or b"", self.form)
+        return decoded
+
+    def pin_memory(self) -> EncodedImage:
+        """Return the image with its pixels, if it has any, in page-locked memory."""
+        return self if self.pixels is None else EncodedImage(self.form, pixels=self.pixels.pin_memory())
+
+    def __repr__(self) -> str:
+        return f"EncodedImage(shape={self.shape}, {'pixels' if self.data is None else f'{len(self.data)} bytes'})"
+
+
+def keep_encoded(data: bytes, form: ImageForm, *, trust_code: bool = False) -> EncodedImage:
+    """Keep a JPEG encoded; decode an image of another format.
+
+    Args:
+        data: The file's bytes.
+
+    Raises:
+        TrustError: As in :func:`.decode_image`.
+    """
+    form = replace(form, device="cpu")
+    if is_plain_jpeg(data, form.max_pixels):
+        return EncodedImage(form, data=data)
+    return EncodedImage(form, pixels=decode_image(data, form, trust_code=trust_code))
 
 
 ImageMode = Literal["L", "RGB", "RGBA"]
@@ -40,7 +100,6 @@ class ImageForm:
             ``"planes"`` is an array with the values and shape of ``"torch"``, and needs no torch.
         floating: float32 in [0, 1] rather than uint8.
         mode: Pillow's name for the channels; None keeps a Pillow image as it is.
-        device: Where JPEGs are decoded: one by one by a worker on the CPU, or a batch together on the GPU.
         background: Colour under transparent pixels; None drops the alpha channel.
         deep: Scale channels of 16 and 32 bits, or clip them as Pillow does.
         float_range: The values of pictures of floats that become black and white; None refuses such pictures.
@@ -124,7 +183,9 @@ def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> A
         else:
             # np.array copies: Pillow's own buffer is read-only.
             pixels = np.array(convert_image(image, form.mode, form))
-    return _to_planes(pixels, form) if is_planar else _to_numpy(pixels, form.floating)
+    if is_planar:
+        return _to_planes(pixels, form)
+    return _floating(pixels, np.empty(pixels.shape, np.float32)) if form.floating else pixels
 
 
 def open_image(data: bytes, *, trust_code: bool = False, max_pixels: int | None = None) -> Image.Image:
@@ -139,8 +200,6 @@ def identify_image(data: bytes, *, trust_code: bool = False, max_pixels: int | N
     """Open an image with Pillow, which reads its header; the pixels are decoded on first access.
 
     Raises:
-        Image.DecompressionBombError: It has more than ``max_pixels`` pixels.
-        ImportError: The format needs a plugin that is not installed.
         TrustError: The image is a program, or may contain one, and ``trust_code`` is false.
     """
     image = open_picture(io.BytesIO(data), max_pixels=max_pixels)
@@ -231,10 +290,6 @@ def _jpeg_planes(data: bytes, form: ImageForm) -> Any:
         np.copyto(plane, pixels, casting="unsafe")
         pixels >>= 8
     return _contained(planes, form)
-
-
-def _to_numpy(pixels: NDArray[Any], floating: bool) -> NDArray[Any]:
-    return _floating(pixels, np.empty(pixels.shape, np.float32)) if floating else pixels
 
 
 def _to_planes(pixels: NDArray[Any], form: ImageForm) -> Any:

@@ -31,8 +31,7 @@ from ...accounting.large_parts import LargePart
 from ...errors import EnergonError, SampleError
 from ...format.media.open_picture import PIXEL_LIMIT_VARIABLE
 from ..trust import is_trusted, refuse
-from .encoded_image import keep_encoded
-from .image_decode import ImageForm, decode_image, looks_like_image
+from .image_decode import ImageForm, decode_image, keep_encoded, looks_like_image
 
 MAX_DECOMPRESSED_BYTES = 1 << 30
 """Limit for the content of a compressed part: a file of a thousandth of that size could fill the memory."""
@@ -48,7 +47,6 @@ class TorchPart(bytes):
     extension: str
 
     def __new__(cls, extension: str, data: bytes) -> Self:
-        """Keep the bytes of a part."""
         part = super().__new__(cls, data)
         part.extension = extension
         return part
@@ -60,19 +58,13 @@ def decode_part(
     """Decode a part.
 
     Args:
-        part_name: Its name, ``"jpg"`` or ``"seg.png"``.
         data: Its bytes.
-        form: The form of images.
-        trust_code: Load pickles.
-        guess_content: Decode parts of unknown names as images if they begin like one.
 
     Returns:
         The value; the bytes themselves for parts of unknown names, and for audio and video.
 
     Raises:
-        SampleError: The bytes do not match the name.
         TrustError: The part may run code, and ``trust_code`` is false.
-        ImportError: A package is missing; the message names it.
     """
     decoder = part_decoder(part_name, form=form, trust_code=trust_code, guess_content=guess_content)
     return data if decoder is None else decode_with(decoder, part_name, data)
@@ -99,7 +91,6 @@ def part_decoder(
     """Return the decoder of parts of a name; None where they stay bytes.
 
     Args:
-        part_name: As in :func:`decode_part`, like the other arguments.
         media_decoder: Decoder of the part if it is audio or video; None keeps it as bytes.
 
     Returns:

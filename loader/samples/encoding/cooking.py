@@ -148,12 +148,7 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
     """Build a sample with the first cooker that accepts the crude sample.
 
     Args:
-        sample: The crude sample.
         cookers: Those of the task encoder; without any, the crude sample is returned.
-        aux: The available arguments: auxiliary stores by name, ``primary`` and ``cache``.
-
-    Raises:
-        ConfigError: No cooker accepts the sample, or its cooker does not accept the available arguments.
     """
     if not cookers:
         return sample
@@ -174,7 +169,6 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
 
 
 def _given(one: Cooker, aux: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the arguments of a cooker: all auxiliary stores, and ``primary`` and ``cache`` if it needs them."""
     given = dict(aux)
     for name, needed in (("primary", one.need_primary), ("cache", one.need_cache)):
         if not needed:

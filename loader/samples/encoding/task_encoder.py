@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ...errors import EnergonError
+from ..batching.batch import empty_batch
 from ..batching.collate import collate
-from ..batching.padding import empty_batch
 from ..decoding.decoder import SampleDecoder
-from ..hook_rng import HookRng
-from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
+from ..hooks import HookRng, alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
 from ..sample_dataclass import as_type
 from .cooking import Cooker, cook
 
@@ -160,7 +159,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         """Build the padding that ``pad_ranks=True`` yields on a rank whose data has ended.
 
         It is called once, in the process of the rank, and each step gets a copy of the result, which the library marks:
-        :func:`~loader.samples.batching.padding.is_padding`. Override it if the model cannot take an empty batch: return
+        :func:`~loader.samples.batching.batch.is_padding`. Override it if the model cannot take an empty batch: return
         ``batch`` with a loss mask of zeros, for example.
 
         Args:
@@ -168,7 +167,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
         Returns:
             By default, a batch of the same structure without samples:
-            :func:`~loader.samples.batching.padding.empty_batch`.
+            :func:`~loader.samples.batching.batch.empty_batch`.
         """
         return empty_batch(batch)
 

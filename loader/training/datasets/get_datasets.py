@@ -155,7 +155,7 @@ def get_val_dataset(
         even_ranks: All ranks get the same number of micro-batches; the rest of a pass is dropped. Without it some ranks
             may get one more than others, and a collective operation in the loop would hang.
         pad_ranks: All ranks get the same number of micro-batches; those whose data has ended get padding, which
-            :func:`~loader.samples.batching.padding.is_padding` recognises. The number is computed from the order.
+            :func:`~loader.samples.batching.batch.is_padding` recognises. The number is computed from the order.
         task_encoder: The hooks; by default samples are only batched.
         **kwargs: As in :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 

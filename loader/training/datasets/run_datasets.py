@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError
@@ -16,7 +17,7 @@ from ...pipeline.padding.pad_ranks import PadRanksDataset
 from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
 from ...pipeline.reading.planned_schedule import PlannedSchedule
 from ...pipeline.reading.read import ReadDataset
-from ...pipeline.reading.read_together import ReaderPlace, ReadTogether
+from ...pipeline.reading.read_together import ReaderPlace, read_together
 from ...pipeline.reading.shard_reads import ShardPool
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.blend import BlendDataset
@@ -344,7 +345,7 @@ def build_volume_chain(
     chain, level = build(tree)
     places = [*_reader_places(chain)]
     if places and isinstance(chain, BlendDataset):
-        chain.begin = ReadTogether(places, sources, pool).begin
+        chain.begin = partial(read_together, places, sources, pool)
     return batched(SampleStages(sources, options).lift(chain, level, Level.PACKED), options)
 
 

@@ -14,6 +14,7 @@ from ...errors import ConfigError, EnergonError, StateError
 from ...pipeline.contract.rank_stage import RankChain, cut_rank_stages
 from ...pipeline.contract.stage import SavableDataset, State, as_stage
 from ...pipeline.failures.error_handlers import keys_of_sample
+from ...pipeline.reading.read import dealt_samples
 from ...progress_bar import progress_bar
 from ..states.mix_history import MixChanges
 from ..states.mixes.differences import run_differences
@@ -242,7 +243,7 @@ class LoaderRun:
             dataset=self.chain.identity(),
             **position._asdict(),
             kind=lanes.kind,
-            deal=self.chain.dealt_samples(lanes.lanes),
+            deal=dealt_samples(self.chain, lanes.lanes),
             mix_changes=self.mix_changes,
             ranks_at=self.numbering.ranks_at,
             skip_steps=self.numbering.skips,
@@ -278,7 +279,7 @@ class LoaderRun:
             ranks=config.world_size,
             rank=config.rank,
             seed=config.seed_offset,
-            deal=mix.chain.dealt_samples(saved.lanes),
+            deal=dealt_samples(mix.chain, saved.lanes),
         )
         found = run_differences(saved, now)
         if found:

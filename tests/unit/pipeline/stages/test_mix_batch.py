@@ -11,7 +11,7 @@ import torch
 
 from loader.errors import ConfigError
 from loader.pipeline.stages.batch import BatchDataset
-from loader.pipeline.stages.mix_batch import MixBatchDataset
+from loader.pipeline.stages.blend import MixBatchDataset
 from loader.samples.batching.concat import homogeneous_concat_mix
 from loader.testing.stage import Values, check_resumes, values
 

@@ -11,7 +11,7 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.pipeline.stages.map import MapDataset
-from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.pipeline.stages.sort_pool import ShuffleBufferDataset
 from loader.samples.hooks import hook_context, stateless
 from loader.testing.stage import Values, check_resumes, lane, steps, values
 

@@ -25,7 +25,7 @@ from loader.samples.batching.device_copy import (
     jpeg_decoder,
 )
 from loader.samples.decoding.decoder import SampleDecoder
-from loader.samples.decoding.encoded_image import EncodedImage
+from loader.samples.decoding.image_decode import EncodedImage
 from tests.e2e.dataset_tree import prepare, write_shard
 
 MEAN_DIFFERENCE = 2.0

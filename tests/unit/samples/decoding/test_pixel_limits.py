@@ -13,7 +13,7 @@ from PIL import Image, features
 from loader.errors import ConfigError, SampleError
 from loader.format.media.open_picture import jxl_size, pixel_limit
 from loader.samples import SampleDecoder
-from loader.samples.decoding.encoded_image import EncodedImage
+from loader.samples.decoding.image_decode import EncodedImage
 
 SIZE = (48, 40)
 PIXELS = SIZE[0] * SIZE[1]

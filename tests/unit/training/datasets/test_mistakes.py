@@ -20,9 +20,8 @@ from loader import (
     get_val_dataset,
     random_access,
 )
-from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
-from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.map import FilterDataset, MapDataset
 from tests.unit.pipeline.tar_dataset import texts, write_dataset
 
 CONFIG = """\

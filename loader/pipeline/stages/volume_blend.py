@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ....errors import ConfigError, SkipSample
-from ....order import VolumeBlend, VolumeChange
-from ...contract.buffered import note_lost_item
-from ...contract.item_id import ItemId, samples_in
-from ...contract.lane import Lane
-from ...contract.stage import SKIPPED, Running, SavableDataset, State
-from ...measuring.counts import Counts
-from ...measuring.item_sources import number_of
-from ...measuring.recorder import register, skipped_items
-from .lane_schedule import LaneSchedule
+from ...errors import ConfigError, SkipSample
+from ...order import VolumeBlend, VolumeChange
+from ..contract.item_id import ItemId, samples_in
+from ..contract.lane import Lane, note_lost_item
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..measuring.counts import Counts
+from ..measuring.item_sources import number_of
+from ..measuring.recorder import register, skipped_items
+from ..reading.lane_samples import LaneSchedule
 
 _EXACT = 1 << 53  # largest of the integers that all are floats
 
@@ -25,17 +24,7 @@ class VolumeBlendRunning:
     """Iterator of one lane. An input is opened when its first item is due, so a state has only the used ones.
 
     Args:
-        inputs: The datasets by their origins.
-        weights: Their weights, in the same order.
-        size: Returns the size of an item.
-        unit: Name of the unit, for messages.
         edits: Number of changes of the mix before; volumes count from the last one on.
-        key: Key of the stage in states and ids.
-        lane: The lane.
-        state: Its state.
-        schedule: Weights that change during the run, instead of ``weights``.
-        counts_sizes: Measure the sizes of items for the statistics of the run, in some micro-batches.
-        counts_volumes: Statistics have the volumes of inputs that have one source.
     """
 
     def __init__(
@@ -89,9 +78,11 @@ class VolumeBlendRunning:
         self._volumes: dict[int, tuple[Any, ...]] = {
             row[0]: tuple(row) for row in own.get("volumes", ())
         }  # as of the last state
+        # Number the inputs that have not ended: the blend knows them by these numbers.
         self._reported = {origin: float(volume) for origin, _, volume, _ in self._volumes.values()}
         self._left = [origin for origin in self._inputs if origin not in self._ended]
         self._places = places = {origin: place for place, origin in enumerate(self._left)}
+        # Continue in the stretch of the schedule that the state names.
         changed = None
         if self._schedule is not None and (stretch := own.get("stretch")) is not None:
             self._stretch = self._schedule.checked(stretch["number"])
@@ -102,6 +93,7 @@ class VolumeBlendRunning:
         if self._schedule is not None and not any(weights):  # a dataset has ended
             self._stretch = self._weighted(self._schedule, self._schedule.current())
             weights = self._weights_of(self._stretch)
+        # Without an input that has a weight, the lane ends.
         self._blend = (
             VolumeBlend(
                 weights,
@@ -121,8 +113,7 @@ class VolumeBlendRunning:
         )
 
     def _weights_of(self, stretch: int) -> list[float]:
-        """Return the weights of the inputs that have not ended."""
-        weights = self._weights if self._schedule is None else self._schedule.weights(stretch)
+        weights = self._weights if self._schedule is None else self._schedule.weights[stretch]
         return [weights[self._rows[origin]] for origin in self._left]
 
     def _weighted(self, schedule: LaneSchedule, stretch: int) -> int:
@@ -132,7 +123,6 @@ class VolumeBlendRunning:
         return stretch
 
     def _follow(self, schedule: LaneSchedule) -> None:
-        """Change the weights, if the schedule does."""
         if self._blend is None:
             return
         stretch = self._weighted(schedule, schedule.current())
@@ -146,10 +136,10 @@ class VolumeBlendRunning:
                 self._blend = None  # the lane ends
 
     def next(self) -> tuple[Any, ItemId]:
-        """Return the next item and its id."""
         opened, changed = self._running, self._changed
         if self._schedule is not None and self._schedule.has_changed:
             self._follow(self._schedule)
+        # Choose an input, and take its next item; an input that ends leaves the blend.
         while (blend := self._blend) is not None:
             left = self._left
             place = blend.choose()
@@ -165,6 +155,7 @@ class VolumeBlendRunning:
             if value is SKIPPED:
                 blend.count(place, 0.0)
                 return value, (self._key, origin, item_id)
+            # Measure the item: its size decides which inputs come next. Items that cannot be measured are skipped.
             self.item_id = whole_id = (self._key, origin, item_id)
             try:
                 size = self._size(value)
@@ -186,9 +177,7 @@ class VolumeBlendRunning:
         """Count the failure of the metric for an item, which is skipped.
 
         Raises:
-            ConfigError: The fault is not one of the item.
             RepeatedSampleError: The metric has skipped too many samples in a row.
-            Exception: The failure is not tolerated.
         """
         if isinstance(error, ConfigError):
             raise error
@@ -198,7 +187,6 @@ class VolumeBlendRunning:
             self._failures.failed(self._metric, error, value)
 
     def _open(self, origin: int) -> Running:
-        """Open an input at its state."""
         running = self._inputs[origin].open(self._lane.child(origin, self._key), self._states.get(str(origin), {}))
         self._running[origin] = running
         return running
@@ -257,7 +245,6 @@ class VolumeBlendRunning:
         return {"number": self._stretch, **self._saved_stretch}
 
     def load(self, item_id: ItemId) -> Any:
-        """Rebuild an item; :data:`SKIPPED` if its dataset is gone."""
         _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples
         if origin not in self._inputs:
             note_lost_item(self._lane)
@@ -266,11 +253,7 @@ class VolumeBlendRunning:
 
 
 def checked_size(size: Any, unit: str) -> float:
-    """Return a size as a float.
-
-    Raises:
-        ConfigError: It is no number of at least 0, or too large for totals to stay exact.
-    """
+    """Return a size as a float."""
     try:
         number = number_of(size)
     except (TypeError, ValueError, ArithmeticError, RuntimeError):  # tensors raise a RuntimeError

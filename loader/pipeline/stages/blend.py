@@ -1,4 +1,4 @@
-"""The stage that blends datasets by weight."""
+"""Blend datasets by weight, as single items or within each batch."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from ....errors import ConfigError, StateError
-from ....order import BlendOrder, quantise_weights
-from ...contract.buffered import note_lost_item
-from ...contract.item_id import ItemId
-from ...contract.lane import Lane
-from ...contract.running import StageTraits
-from ...contract.stage import SKIPPED, Running, SavableDataset, State
-from ...contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
-from ...contract.worker_config import WorkerConfig
-from ...reading.lane_samples import CountedBlend, LaneSamples
-from ...reading.order_plan import samples_of_round
-from ...reading.planned_schedule import PlannedSchedule
-from .by_volume import VolumeBlendRunning
-from .lane_schedule import LaneSchedule
+from ...errors import ConfigError, StateError
+from ...order import BlendOrder, quantise_weights
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane, note_lost_item
+from ..contract.running import RunningFunctions, StageTraits
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import COUNT, NUMBER, Count, NotRequired, Schema
+from ..contract.worker_config import WorkerConfig
+from ..reading.lane_samples import LaneSamples, LaneSchedule, counted_blend
+from ..reading.order_plan import samples_of_round
+from ..reading.planned_schedule import PlannedSchedule
+from .batch import BatchDataset
+from .map import MapDataset
+from .volume_blend import VolumeBlendRunning
 
 T = TypeVar("T")
 
@@ -43,9 +43,9 @@ class BlendDataset(SavableDataset[T]):
         size: Returns the size of an item, a finite number of at least 0, which must be the same on all ranks; by
             default weights are shares of the items.
         unit: Name of the unit, by default the name of ``size``. A state fits only a blend with the same unit.
-        schedule: Weights that change during the run, instead of those of the pairs; without ``size``, each item counts
-            1. If datasets end, and those that are left have weight 0, the next weights above 0 of theirs come at once;
-            if there are none, the lane ends.
+        schedule: Weights that change during the run, and replace the weights of the pairs; without ``size``, each item
+            counts 1. If datasets end, and the remaining ones have weight 0, their next weights above 0 come at once;
+            without such weights, the lane ends.
         worker_config: By default the first dataset's.
 
     Attributes:
@@ -111,23 +111,20 @@ class BlendDataset(SavableDataset[T]):
 
     @property
     def traits(self) -> StageTraits:
-        return StageTraits(draws_random=self.size is not None, ends="with_inputs")
+        return StageTraits(draws_random=self.size is not None, nests_states=True, ends="with_inputs")
 
     def settings(self) -> dict[str, Any]:
         settings: dict[str, Any] = {"weights": list(self.weights)}
         settings |= {} if self.unit is None else {"unit": self.unit}
         return settings | ({} if self.schedule is None else {"schedule": self.schedule.settings()})
 
-    def shown_settings(self) -> dict[str, Any]:
-        settings = self.settings()
-        return settings if self.schedule is None else settings | {"schedule": str(self.schedule)}
-
     def begin_on(self, ranks: int) -> None:
         if self.schedule is not None:
             self.schedule = replace(self.schedule, ranks=ranks)
         super().begin_on(ranks)
 
-    def state_schema(self) -> dict[str, Schema]:
+    @property
+    def entry_schema(self) -> Schema:
         inner = {
             str(origin): NotRequired(upstream.state_schema())
             for origin, upstream in zip(self.origins, self.inputs, strict=True)
@@ -142,7 +139,7 @@ class BlendDataset(SavableDataset[T]):
             own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT), "stretch": NotRequired(stretch)}
         if self.counts_samples:
             own["read"] = NotRequired(COUNT)
-        return {self.key: NotRequired(own | {"ended": ended} | inner)}
+        return own | {"ended": ended} | inner
 
     def open(self, lane: Lane, state: State) -> Running:
         inputs = dict(zip(self.origins, self.inputs, strict=True))
@@ -151,35 +148,29 @@ class BlendDataset(SavableDataset[T]):
         samples: LaneSamples | None = None
         if self.counts_samples and LaneSamples not in lane.shared:
             samples = LaneSamples.begin(lane, state.get(self.key, {}))
-        running = self._open(inputs, lane, state)
-        if self.key not in state and lane.number < self.edited_at:
-            return BeforeEdit(running)
-        return running if samples is None else CountedBlend(running, self.key, samples)
-
-    def _open(self, inputs: Mapping[int, SavableDataset[Any]], lane: Lane, state: State) -> Running:
+        running: Running
         if self.size is None:
-            return BlendRunning(inputs, self.weights, key=self.key, lane=lane, state=state)
-        return VolumeBlendRunning(
-            inputs,
-            self.weights,
-            self.size,
-            unit=self.unit or "",
-            edits=self.edits,
-            key=self.key,
-            lane=lane,
-            state=state,
-            schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
-            counts_sizes=self.counts_sizes,
-            counts_volumes=self.counts_volumes,
-        )
+            running = BlendRunning(inputs, self.weights, key=self.key, lane=lane, state=state)
+        else:
+            running = VolumeBlendRunning(
+                inputs,
+                self.weights,
+                self.size,
+                unit=self.unit or "",
+                edits=self.edits,
+                key=self.key,
+                lane=lane,
+                state=state,
+                schedule=None if self.schedule is None else LaneSchedule(self.schedule, lane),
+                counts_sizes=self.counts_sizes,
+                counts_volumes=self.counts_volumes,
+            )
+        if self.key not in state and lane.number < self.edited_at:
+            return RunningFunctions(_refuse_to_choose, running.state, running.load)
+        return running if samples is None else counted_blend(running, self.key, samples)
 
 
 def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
-    """Check the weights of a schedule.
-
-    Raises:
-        ConfigError: They are not those of so many datasets, a stretch has none above 0, or the stretches do not ascend.
-    """
     for start, row in zip(schedule.starts, schedule.weights, strict=False):
         if len(row) != datasets:
             raise ConfigError(f"expected schedules of {datasets} datasets, found {len(row)}")
@@ -196,7 +187,6 @@ def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
 
 
 def _counts_samples(dataset: SavableDataset[Any]) -> bool:
-    """Return True if a blend of a chain has weights that change at samples of the run."""
     return getattr(dataset, "counts_samples", False) or any(map(_counts_samples, dataset.inputs))
 
 
@@ -205,11 +195,7 @@ def _one_item(item: Any) -> int:  # noqa: ARG001 - has the arguments of a metric
 
 
 def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any], ...], tuple[float, ...]]:
-    """Read ``(dataset, weight), …``, or one sequence of such pairs.
-
-    Raises:
-        ConfigError: The arguments are of another form, or a weight is not above 0.
-    """
+    """Read ``(dataset, weight), …``, or one sequence of such pairs."""
     if len(pairs) == 1 and not (isinstance(pairs[0], Sequence) and _is_pair(pairs[0])):
         pairs = pairs[0] if isinstance(pairs[0], Sequence) else list(pairs)
     if not pairs or not all(isinstance(pair, Sequence) and _is_pair(pair) for pair in pairs):
@@ -227,51 +213,51 @@ def _is_pair(pair: Sequence[Any]) -> bool:
     return len(pair) == 2 and isinstance(pair[0], SavableDataset) and isinstance(pair[1], int | float | np.number)
 
 
-class BeforeEdit:
-    """Iterator of a lane that had begun when the mix changed, opened without its state: it rebuilds items only.
+class MixBatchDataset(MapDataset[T]):
+    """Mix the items of datasets by weight within each batch.
+
+    ``MixBatchDataset((a, 6), (b, 4), batch_size=10)`` yields batches with six items of ``a`` and four of ``b`` on
+    average. The datasets should have ``batch_size=1``; otherwise whole batches are mixed.
 
     Args:
-        blend: The running blend.
+        dataset_weights: As in :class:`BlendDataset`.
+        batch_size: Items of a batch.
+        batch_mix_fn: Joins a list of items to a batch; by default returns the list. For items of one type, use
+            :func:`~loader.samples.batching.concat.homogeneous_concat_mix`. May be a generator, or raise
+            :class:`~loader.errors.SkipSample`.
+        worker_config: By default the first dataset's.
+
+    Raises:
+        ConfigError: No dataset is given, a weight is not above 0, or the batch size is below 1.
     """
 
-    def __init__(self, blend: Running) -> None:
-        self._blend = blend
+    def __init__(
+        self,
+        *dataset_weights: Any,
+        batch_size: int,
+        batch_mix_fn: Callable[[list[Any]], Any] = list,
+        name: str | None = None,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        blend: BlendDataset[Any] = BlendDataset(*dataset_weights, worker_config=worker_config)
+        super().__init__(BatchDataset(blend, batch_size, list), batch_mix_fn, name=name)
 
-    def next(self) -> NoReturn:
-        """Refuse to choose: the volumes and positions at the change are not known.
 
-        Raises:
-            StateError: Always.
-        """
-        raise StateError(
-            "the mix of this run changed, and its blends choose by what they counted: micro-batches between that "
-            "change and the state, and those before, cannot be rebuilt",
-            hint="use the folder of the loader's trace_dir, or a state from before that change with the documents of "
-            "that time",
-        )
-
-    def state(self) -> State:
-        """Return the state of the blend."""
-        return self._blend.state()
-
-    def load(self, item_id: ItemId) -> Any:
-        """Rebuild an item."""
-        return self._blend.load(item_id)
+def _refuse_to_choose() -> NoReturn:
+    """Raise the error of a lane that had begun when the mix changed: it is opened to rebuild items only."""
+    raise StateError(
+        "the mix of this run changed, and its blends choose by what they counted: micro-batches between that "
+        "change and the state, and those before, cannot be rebuilt",
+        hint="use the folder of the loader's trace_dir, or a state from before that change with the documents of "
+        "that time",
+    )
 
 
 _CHUNK = 256
 
 
 class BlendRunning:
-    """Iterator of one lane.
-
-    Args:
-        inputs: The datasets by their origins.
-        weights: Their weights, in the same order.
-        key: Key of the stage in states and ids.
-        lane: The lane.
-        state: Its state.
-    """
+    """Iterator of one lane."""
 
     def __init__(
         self,
@@ -303,7 +289,6 @@ class BlendRunning:
         self._start = self._next
 
     def next(self) -> tuple[Any, ItemId]:
-        """Return the next item and its id."""
         while len(self._ended) < len(self._upstreams):
             origin = self._origin()
             try:
@@ -326,14 +311,12 @@ class BlendRunning:
         return self._next_origins[row]
 
     def state(self) -> State:
-        """Return the position in the blend, and the states of all inputs."""
         own: State = {"next": self._next}
         if self._ended:
             own["ended"] = list(self._ended)
         return {self._key: own | {str(origin): upstream.state() for origin, upstream in self._upstreams.items()}}
 
     def load(self, item_id: ItemId) -> Any:
-        """Rebuild an item; :data:`SKIPPED` if its dataset is gone."""
         _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples
         upstream = self._upstreams.get(origin)
         if upstream is None:

@@ -11,13 +11,14 @@ import numpy as np
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.exclusions.change import (
+    Exclusion,
+    ExclusionFiles,
     ExclusionPlan,
     exclude_samples,
     included_samples,
     plan_exclusion,
     undo_exclusion,
 )
-from ..dataset.exclusions.journal import Exclusion, ExclusionFiles
 from ..dataset.opening import dataset_at
 from ..dataset.query import SampleQuery
 from ..dataset.records import SingleFile

@@ -11,8 +11,7 @@ import numpy as np
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, open_filter, runs_of_part
-from ..dataset.unprepared.scan import scan_tars
-from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared
+from ..dataset.unprepared.tar_index import find_tars, is_prepared, is_unprepared, scan_tars
 from ..errors import EnergonError, StorageError
 from ..format import nv_meta
 from ..format.columns.column import open_column

@@ -11,8 +11,7 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import dataset_at
 from ..dataset.records import SingleFile
 from ..dataset.split_parts import runs_of_part
-from ..dataset.unprepared.scan import UnpreparedDataset, scan_first_samples, scan_tars
-from ..dataset.unprepared.tar_index import TarFolder, find_tars
+from ..dataset.unprepared.tar_index import TarFolder, UnpreparedDataset, find_tars, scan_first_samples, scan_tars
 from ..errors import ConfigError, EnergonError
 from ..format.documents import quoted
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from ..accounting import Rule
-from ..dataset.unprepared.scan import UnpreparedDataset
+from ..dataset.unprepared.tar_index import UnpreparedDataset
 
 if TYPE_CHECKING:
     from ..dataset.dataset import Dataset

@@ -15,8 +15,15 @@ from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.records import SingleFile
 from ..dataset.tar import tar_index
-from ..dataset.unprepared.scan import ShardSummary, UnpreparedDataset, join_summaries, summarize_shard
-from ..dataset.unprepared.tar_index import TarFolder, TarIndex, find_tars
+from ..dataset.unprepared.tar_index import (
+    ShardSummary,
+    TarFolder,
+    TarIndex,
+    UnpreparedDataset,
+    find_tars,
+    join_summaries,
+    summarize_shard,
+)
 from ..errors import ConfigError, EnergonError, FormatError, StorageError
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig

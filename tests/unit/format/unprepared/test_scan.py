@@ -9,8 +9,7 @@ import pytest
 
 from loader.dataset.opening import folder_at
 from loader.dataset.tar import tar_index
-from loader.dataset.unprepared.scan import scan_first_samples, scan_tars
-from loader.dataset.unprepared.tar_index import TarIndex, find_tars
+from loader.dataset.unprepared.tar_index import TarIndex, find_tars, scan_first_samples, scan_tars
 from loader.errors import FormatError, StorageError
 from tests.cli.make_dataset import write_captions, write_shard
 from tests.unit.inspect.prepared import prepare_captions

@@ -141,7 +141,7 @@ from .samples.types import (
     join_parts as join_parts,
 )
 from .storage.epath import EPath as EPath
-from .stores.aux_store import PrimaryFileStore as PrimaryFileStore
+from .stores.aux_store import DecodeFileStore as DecodeFileStore, PrimaryFileStore as PrimaryFileStore
 from .stores.cache_pool import (
     CachePool as CachePool,
     DirectLazy as DirectLazy,
@@ -150,7 +150,6 @@ from .stores.cache_pool import (
     NoCachePool as NoCachePool,
 )
 from .stores.dataset_file_store import DatasetFileStore as DatasetFileStore
-from .stores.decode_file_store import DecodeFileStore as DecodeFileStore
 from .stores.file_store import FileStore as FileStore, MissingFileError as MissingFileError
 from .stores.file_store_cache_pool import (
     FileCacheLazy as FileCacheLazy,

@@ -1,6 +1,7 @@
 # The public names of this package, each with the module that defines it.
 
 from .aux_store import (
+    DecodeFileStore as DecodeFileStore,
     PrimaryFileStore as PrimaryFileStore,
     open_aux_store as open_aux_store,
 )
@@ -13,9 +14,6 @@ from .cache_pool import (
 )
 from .dataset_file_store import (
     DatasetFileStore as DatasetFileStore,
-)
-from .decode_file_store import (
-    DecodeFileStore as DecodeFileStore,
 )
 from .file_store import (
     FileStore as FileStore,

@@ -16,8 +16,12 @@ from typing import Literal
 
 from ..errors import ConfigError
 from ..format import usable_cores
-from ..storage.node_cache.private_folder import network_file_system
-from ..storage.node_cache.settings import CACHE_FOLDER_VARIABLE, CacheSettings, cache_settings
+from ..storage.node_cache.private_folder import (
+    CACHE_FOLDER_VARIABLE,
+    CacheSettings,
+    cache_settings,
+    network_file_system,
+)
 from ..version import __version__
 from .text import format_bytes
 

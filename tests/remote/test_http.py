@@ -18,7 +18,7 @@ from loader.errors import FormatError, StorageError
 from loader.inspect.runs import PlannedRun, RunRequest, explain_run
 from loader.pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from loader.storage import ByteRange, Storage, open_storage
-from loader.storage.node_cache.settings import CACHE_BYTES_VARIABLE, CACHE_FOLDER_VARIABLE
+from loader.storage.node_cache.private_folder import CACHE_BYTES_VARIABLE, CACHE_FOLDER_VARIABLE
 from loader.storage.remote import remember_options
 from loader.storage.remote.options import OPTIONS_VARIABLE
 from tests.e2e.dataset_tree import prepare, write_shards

@@ -18,7 +18,7 @@ from ...order import DealtOrder, EditedOrder, RepeatedOrder, possible_ranks
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.read_ahead import READ_AHEAD_BYTES
 from ...pipeline.reading.source import Source
-from ...storage.node_cache.settings import cache_settings
+from ...storage.node_cache.private_folder import cache_settings
 from ..text import format_percent
 from .planned_run import PlannedRun
 from .reads import StorageFacts, files_of, measure_shuffling, storage_facts, storage_of

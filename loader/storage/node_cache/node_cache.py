@@ -17,8 +17,14 @@ from ...errors import StorageError
 from ...escaped_log import get_logger
 from ..file_lock import RangeLocks
 from .block_cache import BLOCK_NAME, BlockCache, Space, remove_old_partials
-from .private_folder import NewFile, PrivateFolder, open_inner_folder, open_own_folder
-from .settings import CACHE_FOLDER_VARIABLE, CacheSettings
+from .private_folder import (
+    CACHE_FOLDER_VARIABLE,
+    CacheSettings,
+    NewFile,
+    PrivateFolder,
+    open_inner_folder,
+    open_own_folder,
+)
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")

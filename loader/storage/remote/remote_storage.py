@@ -15,7 +15,7 @@ from ...errors import EnergonError, FormatError, StorageError
 from ...escaped_log import get_logger
 from ..node_cache.block_cache import RemoteObject
 from ..node_cache.node_cache import block_cache, local_copy
-from ..node_cache.settings import CacheSettings, cache_settings
+from ..node_cache.private_folder import CacheSettings, cache_settings
 from ..protocol import ByteRange, FileInfo, PendingRead, ReadableFile, check_name
 from ..shared_answers import answers_here, has_answers, shared
 from .clients.choice import fetcher_of, has_answered, note_answer, open_url

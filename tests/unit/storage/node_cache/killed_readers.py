@@ -15,7 +15,7 @@ from collections.abc import Callable
 from loader.storage.node_cache import block_cache as cache_module
 from loader.storage.node_cache.block_cache import BlockCache, RemoteObject
 from loader.storage.node_cache.node_cache import block_cache
-from loader.storage.node_cache.settings import CacheSettings
+from loader.storage.node_cache.private_folder import CacheSettings
 
 OBJECTS, SIZE_BYTES, LIMIT_BYTES = 40, 300_000, 6_000_000
 UNSEEN_BYTES = 500_000  # that a process adds before it counts again; 64 MiB outside of tests

@@ -11,7 +11,7 @@ import pytest
 
 from loader.storage.node_cache import node_cache
 from loader.storage.node_cache.block_cache import BlockCache, RemoteObject
-from loader.storage.node_cache.settings import CacheSettings
+from loader.storage.node_cache.private_folder import CacheSettings
 
 OpenCache = Callable[..., BlockCache]
 

@@ -224,7 +224,7 @@ def test_a_forked_process_reads_through_the_cache(cache: BlockCache, tmp_path: P
     child = os.fork()
     if not child:
         from loader.storage.node_cache.node_cache import block_cache
-        from loader.storage.node_cache.settings import CacheSettings
+        from loader.storage.node_cache.private_folder import CacheSettings
 
         opened = block_cache(CacheSettings(folder=str(tmp_path), free_bytes=0))
         os._exit(opened is None or opened.read(found.source, 0, 10, found.fetch) != found.data[:10])

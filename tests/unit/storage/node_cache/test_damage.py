@@ -18,8 +18,7 @@ from loader.errors import ConfigError
 from loader.storage.node_cache import node_cache, private_folder
 from loader.storage.node_cache.block_cache import _CHECKSUM, _TABLE, HEADER_BYTES
 from loader.storage.node_cache.node_cache import block_cache
-from loader.storage.node_cache.private_folder import network_file_system
-from loader.storage.node_cache.settings import CacheSettings
+from loader.storage.node_cache.private_folder import CacheSettings, network_file_system
 from tests.small_disks import mounted_disk, read_only
 
 from .opened_caches import FakeObject, block_files, open_cache

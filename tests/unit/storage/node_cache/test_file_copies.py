@@ -19,7 +19,7 @@ import pytest
 from loader.errors import ConfigError, StorageError
 from loader.storage.node_cache import node_cache
 from loader.storage.node_cache.node_cache import local_copy
-from loader.storage.node_cache.settings import CacheSettings
+from loader.storage.node_cache.private_folder import CacheSettings
 from tests.small_disks import mounted_disk
 
 _USER = """

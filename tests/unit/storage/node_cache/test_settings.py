@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loader.errors import ConfigError
-from loader.storage.node_cache.settings import CacheSettings, cache_settings, parse_bytes
+from loader.storage.node_cache.private_folder import CacheSettings, cache_settings, parse_bytes
 
 
 @pytest.fixture(autouse=True)

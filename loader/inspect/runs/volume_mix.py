@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ConfigError
 from ...format.columns.column import open_column
 from ...format.documents.messages import nearest_hint
-from ...metadataset.documents.weight_schedule import EntrySchedule, combine_starts
+from ...metadataset.documents.leaf_plan import EntrySchedule, combine_starts
 from ...metadataset.plans.blend_units import UnitBlend, sample_shares
 from ...pipeline.contract.lane import child_seed
 from ...pipeline.contract.stage import SavableDataset

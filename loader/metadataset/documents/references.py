@@ -16,8 +16,7 @@ from ...format.documents.providers import FILESYSTEM, files_folder
 from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
 from ...format.nv_meta import is_filter_name
 from ...storage.remote import redact_urls, secret_fault
-from .leaf_plan import SourceSpec
-from .weight_schedule import MAX_STRETCHES, RAMP_STRETCHES, EntrySchedule
+from .leaf_plan import MAX_STRETCHES, RAMP_STRETCHES, EntrySchedule, SourceSpec
 
 _MAX_BITS = 1000  # larger integers may not convert to a float
 

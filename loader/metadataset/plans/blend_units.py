@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from sys import float_info
 
-from ..documents.leaf_plan import BlendStep
-from ..documents.weight_schedule import EntrySchedule
+from ..documents.leaf_plan import BlendStep, EntrySchedule
 
 SAMPLES = "samples"
 """The default unit of weights."""

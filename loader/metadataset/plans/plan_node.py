@@ -14,8 +14,7 @@ from ...errors import ConfigError, escape_controls
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.providers import LoadRequest, is_record_file
 from ...format.documents.subset import do_overlap
-from ..documents.leaf_plan import BlendStep, JoinPlan, LeafPlan, SourceSpec
-from ..documents.weight_schedule import EntrySchedule, combine_starts
+from ..documents.leaf_plan import BlendStep, EntrySchedule, JoinPlan, LeafPlan, SourceSpec, combine_starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, Literal
 
 from ...errors import ConfigError
-from ...metadataset.documents.weight_schedule import MAX_STRETCHES, schedule_text
+from ...metadataset.documents.leaf_plan import MAX_STRETCHES, schedule_text
 from ...order import MAX_SCHEDULED_SAMPLES, WeightSchedule
 
 _MAX_RANKS = 1 << 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...metadataset.documents.weight_schedule import EntrySchedule
+from ...metadataset.documents.leaf_plan import EntrySchedule
 from ...pipeline.contract.stage import SavableDataset
 from ...samples.encoding.task_encoder import DefaultTaskEncoder
 from .run_datasets import LoadedDatasets

@@ -8,8 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError
-from ...metadataset.documents.leaf_plan import LeafPlan
-from ...metadataset.documents.weight_schedule import EntrySchedule, combine_starts
+from ...metadataset.documents.leaf_plan import EntrySchedule, LeafPlan, combine_starts
 from ...metadataset.plans.blend_units import SAMPLES, LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from ...errors import StateError
-from ...metadataset.documents.weight_schedule import EntrySchedule
+from ...metadataset.documents.leaf_plan import EntrySchedule
 from .mixes.differences import each_setting
 from .run_state import RunState, ranks_of_run, redistribute_states
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError
-from loader.metadataset.documents.leaf_plan import LeafPlan
-from loader.metadataset.documents.weight_schedule import MAX_STRETCHES, EntrySchedule, combine_starts, schedule_text
+from loader.metadataset.documents.leaf_plan import MAX_STRETCHES, EntrySchedule, LeafPlan, combine_starts, schedule_text
 from loader.metadataset.plans.blend_units import LeafGroup, UnitBlend, blend_tree
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 

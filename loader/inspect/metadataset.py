@@ -10,9 +10,8 @@ from ..format.dataset_ref import DOCUMENT_CHOICES, DatasetRef
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.documents.paths import DatasetPaths
 from ..metadataset.leaf_samples import LeafCounter
-from ..metadataset.plans.blend_units import SAMPLES
 from ..metadataset.plans.plan_leaves import plan_splits
-from ..metadataset.plans.plan_node import PlanNode
+from ..metadataset.plans.plan_node import SAMPLES, PlanNode
 
 
 def metadataset_facts(ref: DatasetRef | str) -> dict[str, Any]:

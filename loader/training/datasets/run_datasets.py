@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError
 from ...metadataset.documents.leaf_plan import EntrySchedule, LeafPlan, combine_starts
-from ...metadataset.plans.blend_units import SAMPLES, LeafGroup, UnitBlend, blend_tree
+from ...metadataset.plans.plan_node import SAMPLES, LeafGroup, UnitBlend, blend_tree
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.padding.pad_ranks import PadRanksDataset

@@ -28,7 +28,7 @@ from ..format.tar.names import split_member_name
 from ..metadataset.documents.leaf_plan import Nonmatch
 from ..metadataset.joins.prepare_metadataset import prepare_metadataset
 from ..storage import is_url, open_parent, open_storage, read_document
-from ..storage.scratch_folder import scratch_folder
+from ..storage.durable_copy import scratch_folder
 from .importing.plan import ImportPlan, ProgressCallback
 from .importing.run import run_import
 from .rows.row import CellReader, FileRef, PartRef, Row, ValueRef

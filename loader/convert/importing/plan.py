@@ -19,8 +19,8 @@ from ...errors import ConfigError, SampleError
 from ...format.prepare.plan import PrepareReport
 from ...format.unfinished import IMPORT_FOLDER
 from ...storage import Storage
+from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions, host_of
-from ...storage.scratch_folder import scratch_folder
 from ..rows.row import Row, UrlRef
 from ..rows.row_file import RowFile, RowFileWriter, ShardLayout, order_rows, plan_shards
 from ..sources.source import ListedPictures, Listing, Source

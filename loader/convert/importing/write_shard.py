@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from ...errors import ConfigError, EnergonError, StorageError
 from ...storage import LocalStorage, Storage
+from ...storage.durable_copy import scratch_folder
 from ...storage.remote import DownloadOptions
-from ...storage.scratch_folder import scratch_folder
 from ..rows.row import Row, UrlRef
 from ..rows.row_file import PlannedShard, RowFile
 from ..writing.shard_file import PartContents, ShardFile, sample_bytes

@@ -14,7 +14,7 @@ import msgspec
 from ...accounting import Account, meanings
 from ...accounting.kinds import MEDIA_KINDS, kind_of_name
 from ...errors import ConfigError, EnergonError, FormatError, SampleError
-from ...storage.scratch_folder import scratch_folder
+from ...storage.durable_copy import scratch_folder
 from ...storage.unpacked import check_ratio
 from ..annotations.json_elements import LINE_ENDINGS
 from ..annotations.kinds import annotation_kind, is_annotation_list

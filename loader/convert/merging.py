@@ -30,7 +30,7 @@ from ..format.media.tables import read_media_filter
 from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML, TAR_IDX_SUFFIX
 from ..format.prepare.plan import PartSize, PreparePlan, PrepareReport
 from ..format.prepare.run import run_prepare
-from ..format.tar.idx import tar_idx_bytes
+from ..format.tar.header import tar_idx_bytes
 from ..storage import FileInfo, LocalStorage, read_document, split_url
 from .writing.new_output import NewOutput, ShardSource, check_linkable, place_shard
 

@@ -22,7 +22,7 @@ from ..format.filters.files import FilterFiles, filter_names
 from ..format.index.layout import SampleIndex
 from ..format.nv_meta import INDEX_SQLITE
 from ..format.prepare.shards import find_shards
-from ..format.tar.idx import has_tar_idx, tar_idx_bytes
+from ..format.tar.header import has_tar_idx, tar_idx_bytes
 from ..format.unfinished import left_sentence
 from .rule import DATASETS, SHARDS, Finding, LintRule, LintRules, ScannedShard
 

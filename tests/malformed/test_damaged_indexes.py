@@ -24,7 +24,7 @@ from loader.format.index.npy_column import map_column
 from loader.format.index.shard_index import decode_shard_index, encode_shard_index, index_shard
 from loader.format.index.writer import IndexWriter
 from loader.format.nv_meta import INDEX_FOLDER, INDEX_UUID, INFO_JSON, INFO_YAML
-from loader.format.tar.idx import has_tar_idx, read_tar_idx, tar_idx_bytes
+from loader.format.tar.header import has_tar_idx, read_tar_idx, tar_idx_bytes
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, member
 

@@ -22,7 +22,7 @@ from ..index.publish import STAGING
 from ..index.shard_index import ShardIndex
 from ..index.writer import DuplicateKeys
 from ..nv_meta import INDEX_SQLITE, TAR_IDX_SUFFIX
-from ..tar.idx import tar_idx_bytes
+from ..tar.header import tar_idx_bytes
 from .sqlite_index import NotPatchable, SqliteIndexWriter
 
 STAGED_SQLITE = f"{STAGING}/index.sqlite"  # path of the new file until the commit renames it

@@ -10,7 +10,7 @@ from ...errors import EnergonError, FormatError
 from ...storage import ByteRange, FileInfo, Storage
 from ..documents.dataset_files import read_shard_info
 from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_UUID, INFO_JSON
-from ..tar.idx import read_tar_idx
+from ..tar.header import read_tar_idx
 from .dataset_index import DatasetIndex
 from .layout import ShardEntry
 from .shard_index import ShardIndex

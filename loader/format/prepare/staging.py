@@ -22,7 +22,7 @@ from ..media.tables import (
     read_media_filter,
 )
 from ..nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
-from ..tar.idx import has_tar_idx
+from ..tar.header import has_tar_idx
 from .plan import PreparePlan, ScanHow
 from .scans import ShardScans
 from .shards import ShardSearch

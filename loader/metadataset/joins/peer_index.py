@@ -22,7 +22,7 @@ from ...dataset.split_parts import excluded_samples, samples_of_part
 from ...dataset.tar import tar_index
 from ...errors import StorageError
 from ...format.documents.dataset_files import read_split_config
-from ...format.tar.idx import read_tar_idx
+from ...format.tar.header import read_tar_idx
 from ...storage import open_storage
 from ..documents.leaf_plan import JoinMember, JoinPlan
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 from ..errors import ConfigError
 from ..format.media.extraction import BrokenMedia, FileRegion, extract_media, may_be_media
-from ..format.media.kind import MediaFilter, parse_patterns
-from ..format.media.metadata import MediaMetadata
+from ..format.media.metadata import MediaFilter, MediaMetadata, parse_patterns
 from ..format.prepare.media_folder import prepare_media_folder
 from ..storage import open_parent, open_storage
 
@@ -32,7 +31,7 @@ def _region_of(data: bytes) -> FileRegion:
 
 
 class MediaFilterStrategy(StrEnum):
-    """Ways to recognise media files; see :class:`~loader.format.media.kind.MediaFilter`."""
+    """Ways to recognise media files; see :class:`~loader.format.media.metadata.MediaFilter`."""
 
     EXTENSION = "EXTENSION"
     HEADER = "HEADER"

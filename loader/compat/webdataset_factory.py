@@ -18,7 +18,7 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.brace_patterns import expand_pattern
 from ..format.documents.messages import did_you_mean
 from ..format.documents.providers import LoadRequest, given_ref
-from ..format.media.kind import MediaFilter
+from ..format.media.metadata import MediaFilter
 from ..format.nv_meta import SPLIT_YAML
 from ..format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
 from ..format.prepare.run import run_prepare

@@ -16,7 +16,7 @@ from ..format.index.dataset_index import PartLocation
 from ..format.index.layout import ShardEntry
 from ..format.index.sample_bytes import read_sample
 from ..format.jsonl.lines import LineBlock
-from ..format.media.kind import media_type_of_name
+from ..format.media.metadata import media_type_of_name
 from ..format.records.folder_index import RecordIndex
 from ..format.records.record_file import RecordFile, read_record
 from ..storage import AscendingFile, ReadableFile

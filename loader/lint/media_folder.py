@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from ..errors import ConfigError, FormatError, StorageError
 from ..format.media.extraction import BrokenMedia, FileRegion, extract_media
-from ..format.media.kind import MediaFilter, media_type_of_name
-from ..format.media.metadata import MediaMetadata, MediaMetadataReader
+from ..format.media.metadata import MediaFilter, MediaMetadata, MediaMetadataReader, media_type_of_name
 from ..format.media.tables import read_media_filter
 from ..format.tar.names import split_member_name
 from ..storage import Storage

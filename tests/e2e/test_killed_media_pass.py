@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.format.media.kind import MediaFilter
+from loader.format.media.metadata import MediaFilter
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from tests.cli.make_dataset import write_captions
@@ -22,7 +22,7 @@ SHARDS = 6
 
 PROGRAM = """
 import multiprocessing, os, signal, sys
-from loader.format.media.kind import MediaFilter
+from loader.format.media.metadata import MediaFilter
 from loader.format.prepare import run_prepare
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 

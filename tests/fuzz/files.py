@@ -18,7 +18,7 @@ from loader import build_filter_index, build_filter_index_from_shard_indexes
 from loader.dataset.opening import folder_at
 from loader.format.index.journal import save_scans
 from loader.format.index.shard_index import index_shard
-from loader.format.media.kind import MediaFilter
+from loader.format.media.metadata import MediaFilter
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.metadataset.joins.files import open_join

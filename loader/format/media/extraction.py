@@ -11,8 +11,15 @@ from typing import BinaryIO, cast
 from ...accounting.kinds import HEADER_BYTES, kind_of_bytes
 from ...errors import ConfigError, StorageError
 from ...storage import FileStream, ReadableFile
-from .kind import MediaFilter, media_type_of_header, media_type_of_name
-from .metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
+from .metadata import (
+    AVMetadata,
+    ImageMetadata,
+    MediaFilter,
+    MediaMetadata,
+    MediaType,
+    media_type_of_header,
+    media_type_of_name,
+)
 
 _START_OF_FRAME = (0xC0, 0xC1, 0xC2)  # baseline, extended and progressive
 _START_OF_SCAN = 0xDA

@@ -15,8 +15,7 @@ from ..compat.sqlite_index import MEDIA_TABLES, SQLITE_SETTINGS, disk_error, ope
 from ..nv_meta import INDEX_SQLITE
 from ..worker_pool import run_in_workers
 from .extraction import BrokenMedia, FileRegion, extract_media
-from .kind import MediaFilter, MediaStrategy, parse_patterns
-from .metadata import AVMetadata, has_media_tables, serialize_media_metadata
+from .metadata import AVMetadata, MediaFilter, MediaStrategy, has_media_tables, parse_patterns, serialize_media_metadata
 
 # entry_key, metadata_type, metadata_json, video_basis and audio_basis.
 MediaRow = tuple[str, str, str, str | None, str | None]

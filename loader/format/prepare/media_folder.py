@@ -18,8 +18,7 @@ from ..index.journal import Journal
 from ..index.layout import ShardEntry
 from ..index.shard_index import ShardIndex, index_shard
 from ..media.extraction import FileRegion, may_be_media
-from ..media.kind import MediaFilter
-from ..media.metadata import media_query
+from ..media.metadata import MediaFilter, media_query
 from ..media.tables import (
     MediaChunk,
     MediaProgress,

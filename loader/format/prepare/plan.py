@@ -14,7 +14,7 @@ from ...accounting.large_parts import SHOWN_JSON_BYTES
 from ..contents.findings import Contents
 from ..dataset_ref import DatasetRef
 from ..index import remote_shard
-from ..media.kind import MediaFilter
+from ..media.metadata import MediaFilter
 from ..media.tables import MediaReport
 
 if TYPE_CHECKING:

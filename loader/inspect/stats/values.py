@@ -22,8 +22,7 @@ from ...format.documents.value_name import ValueName
 from ...format.index.dataset_index import PartLocation
 from ...format.index.sample_bytes import read_sample
 from ...format.media.extraction import BrokenMedia, FileRegion, extract_media
-from ...format.media.kind import MediaFilter
-from ...format.media.metadata import AVMetadata, ImageMetadata
+from ...format.media.metadata import AVMetadata, ImageMetadata, MediaFilter
 from ...format.media.picture_traits import picture_traits
 from ...storage import ReadableFile
 

@@ -26,7 +26,7 @@ from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.sample_types import FieldKind
 from ...format.media.av_decode import media_fault
-from ...format.media.kind import media_type_of_name
+from ...format.media.metadata import media_type_of_name
 from ...format.media.open_picture import pixel_limit
 from ...format.media.picture_traits import picture_traits
 from ...lint.report import PictureCounts

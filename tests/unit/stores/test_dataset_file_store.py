@@ -15,8 +15,7 @@ from PIL import Image
 from loader import ConfigError, FormatError, SampleDecoder, SampleError, SourceInfo, StorageError, TextSample
 from loader.dataset.open_files import OpenFiles
 from loader.format.dataset_ref import DatasetRef
-from loader.format.media.kind import MediaFilter
-from loader.format.media.metadata import ImageMetadata
+from loader.format.media.metadata import ImageMetadata, MediaFilter
 from loader.format.prepare.plan import SplitRequest
 from loader.stores import DatasetFileStore, DecodeFileStore, MissingFileError, PrimaryFileStore
 from loader.stores.dataset_file_store import open_shared

@@ -13,7 +13,7 @@ import pytest
 from loader.av import AVDecoder, get_single_frames_uniform
 from loader.format.media.av_probe import probe_av
 from loader.format.media.extraction import FileRegion, extract_media
-from loader.format.media.kind import MediaFilter
+from loader.format.media.metadata import MediaFilter
 from loader.storage import ReadableFile
 from tests.unit.av.encoded_media import encode, numbers_in, trimmed
 from tests.unit.av.odd_media import (

@@ -14,8 +14,7 @@ from PIL import Image
 from loader.errors import ConfigError
 from loader.format.media import av_container
 from loader.format.media.extraction import BrokenMedia, FileRegion, extract_media
-from loader.format.media.kind import MediaFilter
-from loader.format.media.metadata import AVMetadata, ImageMetadata
+from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaFilter
 from loader.storage import open_storage
 
 HEADER = MediaFilter(strategy="HEADER")

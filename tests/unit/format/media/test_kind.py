@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loader.format.media.extraction import may_be_media
-from loader.format.media.kind import MediaFilter, media_type_of_header, media_type_of_name
+from loader.format.media.metadata import MediaFilter, media_type_of_header, media_type_of_name
 
 
 @pytest.mark.parametrize(

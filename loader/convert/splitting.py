@@ -19,7 +19,7 @@ from ..errors import ConfigError, EnergonError
 from ..format.documents.dataset_files import read_split_config
 from ..format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
 from ..format.filters.build import build_filter_index
-from ..format.filters.files import FilterFiles
+from ..format.filters.rows import FilterFiles
 from ..format.nv_meta import FOLDER, LOCK, SPLIT_YAML
 from ..storage import Storage, open_storage, read_document
 from .split_groups import Groups, ProgressCallback, find_groups

@@ -12,8 +12,14 @@ from ..errors import ConfigError
 from ..format.documents.messages import nearest_hint
 from ..format.documents.next_command import split_hint
 from ..format.documents.providers import ALL_PARTS
-from ..format.filters.files import FilterFiles, filter_names
-from ..format.filters.rows import FilteredShard, FilterRows, open_file_filter, open_filter as open_filter_files
+from ..format.filters.rows import (
+    FilteredShard,
+    FilterFiles,
+    FilterRows,
+    filter_names,
+    open_file_filter,
+    open_filter as open_filter_files,
+)
 from .dataset import Dataset
 from .records import SingleFile
 

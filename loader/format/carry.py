@@ -20,8 +20,7 @@ from .columns.column import (
     write_again,
     write_column_files,
 )
-from .filters.files import FilterFiles, filter_names
-from .filters.rows import FilteredShard, FilterRows
+from .filters.rows import FilteredShard, FilterFiles, FilterRows, filter_names
 from .index.layout import ShardEntry
 from .index.publish import STAGING
 from .nv_meta import COLUMNS_FOLDER, FOLDER

@@ -19,7 +19,7 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig
-from ..format.filters.files import filter_names
+from ..format.filters.rows import filter_names
 from ..format.index.layout import SampleIndex
 from ..format.media.metadata import is_media_folder
 from ..format.records.opening import open_record_file

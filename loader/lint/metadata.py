@@ -18,7 +18,7 @@ from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import SHARD_SUFFIXES
 from ..format.documents.split_config import SplitConfig, split_sample_name
 from ..format.documents.subset import do_overlap
-from ..format.filters.files import FilterFiles, filter_names
+from ..format.filters.rows import FilterFiles, filter_names
 from ..format.index.layout import SampleIndex
 from ..format.nv_meta import INDEX_SQLITE
 from ..format.prepare.shards import find_shards

@@ -20,7 +20,7 @@ from ...errors import ConfigError, FormatError
 from ...format.documents.next_command import split_hint
 from ...format.documents.split_config import SplitConfig, format_split_config, parse_split_config
 from ...format.filters.build import build_filter_index
-from ...format.filters.files import FilterFiles, filter_names
+from ...format.filters.rows import FilterFiles, filter_names
 from ...format.nv_meta import FOLDER, LOCK, is_filter_name
 from ...storage import LocalStorage, RemoteStorage, Storage, read_document
 from ..dataset import Dataset

@@ -18,7 +18,7 @@ from ..documents.next_command import command_for_folder
 from ..documents.providers import data_path, given_ref, is_record_file
 from ..nv_meta import is_filter_name
 from ..records.opening import open_record_path
-from .files import FilterFiles
+from .rows import FilterFiles
 
 _NUMBERS_AT_ONCE = 1 << 20
 

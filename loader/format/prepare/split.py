@@ -11,7 +11,7 @@ from ...storage import Storage
 from ..documents.dataset_files import read_split_config
 from ..documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
 from ..documents.subset import ShareRange, SubsetRange
-from ..filters.files import FilterFiles
+from ..filters.rows import FilterFiles
 from ..index.layout import ShardEntry
 from ..nv_meta import FOLDER, SPLIT_YAML
 from .plan import PartSize, SplitRequest

@@ -18,7 +18,7 @@ from loader.errors import ConfigError
 from loader.format.columns.column import write_column
 from loader.format.dataset_ref import DatasetRef
 from loader.format.filters.build import build_filter_index
-from loader.format.filters.files import filter_names
+from loader.format.filters.rows import filter_names
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.lint.report import LintPlan

@@ -13,8 +13,14 @@ from loader.dataset import split_parts
 from loader.dataset.opening import folder_at
 from loader.errors import ConfigError, EnergonError, FormatError, StorageError
 from loader.format.dataset_ref import DatasetRef
-from loader.format.filters.files import FilterFiles, filter_names
-from loader.format.filters.rows import FilteredShard, FilterRows, open_file_filter, open_filter
+from loader.format.filters.rows import (
+    FilteredShard,
+    FilterFiles,
+    FilterRows,
+    filter_names,
+    open_file_filter,
+    open_filter,
+)
 from loader.format.jsonl.index import prepare_jsonl
 from loader.lint.report import LintPlan
 from loader.lint.run import lint_dataset

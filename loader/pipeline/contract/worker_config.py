@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ConfigError, EnergonError
-from ...format.cluster.launched_rank import launched_rank
+from ...format.cluster.share import launched_rank
 from ...lazy_torch import torch
 from ...order import mix
 from ...samples.hooks import HookContext, hook_context, running_hook_context, set_hook_context

@@ -24,11 +24,9 @@ from .shards import (
 )
 from .split import (
     PlannedSplit as PlannedSplit,
-    plan_split as plan_split,
-)
-from .split_plan import (
     parse_ratio as parse_ratio,
     parse_split_part as parse_split_part,
+    plan_split as plan_split,
     split_by_patterns as split_by_patterns,
 )
 from .workspace import (

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+import math
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from ...errors import EnergonError
+from ...errors import ConfigError, EnergonError, Fault
 from ...storage import Storage
+from ..documents.brace_patterns import match_names
 from ..documents.dataset_files import read_split_config
 from ..documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
 from ..documents.subset import ShareRange, SubsetRange
@@ -15,7 +20,280 @@ from ..filters.rows import FilterFiles
 from ..index.layout import ShardEntry
 from ..nv_meta import FOLDER, SPLIT_YAML
 from .plan import PartSize, SplitRequest
-from .split_plan import SplitResult, ranges_by_ratio, split_by_patterns, split_by_ratio
+
+_RATIO_PARTS = ("train", "val", "test")
+_BETWEEN_NUMBERS = re.compile(r"\s*[,/:;]\s*|\s+(?=[\d.])")
+_RATIO_HELP = "give numbers for train, val and test (8,1,1), or for parts of your own (train=9,holdout=1)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitResult:
+    """The shards of each split part.
+
+    Attributes:
+        parts: Part → its shards.
+        warnings: Results that the user may not expect, one sentence each.
+    """
+
+    parts: dict[str, tuple[str, ...]]
+    warnings: tuple[str, ...] = ()
+
+
+# -------------------------------------------------------------------------------------------------------- by ratio
+
+
+def parse_ratio(text: str) -> dict[str, float]:
+    """Parse a ratio: up to three numbers for train, val and test, or named ones after commas.
+
+    Numbers may be separated by commas, slashes, colons or spaces, and be percentages.
+
+    Raises:
+        ConfigError: The text has another form, or a number is below 0 or not finite, or none is above 0.
+
+    >>> parse_ratio("8,1,1")
+    {'train': 8.0, 'val': 1.0, 'test': 1.0}
+    >>> parse_ratio("80/10/10") == parse_ratio("80 : 10 : 10") == parse_ratio("80%, 10%, 10%")
+    True
+    >>> parse_ratio("train=9, holdout=1")
+    {'train': 9.0, 'holdout': 1.0}
+    """
+    items = [item.strip() for item in (text.split(",") if "=" in text else _BETWEEN_NUMBERS.split(text.strip()))]
+    if "=" in text:
+        pairs = [(name.strip(), number) for name, _, number in (item.partition("=") for item in items)]
+    else:
+        if len(items) > len(_RATIO_PARTS):
+            raise ConfigError(f"the ratio {text!r} has {len(items)} numbers, expected at most 3", hint=_RATIO_HELP)
+        pairs = list(zip(_RATIO_PARTS, items, strict=False))
+    ratio: dict[str, float] = {}
+    for name, number in pairs:
+        try:
+            share = float(number.removesuffix("%"))
+        except ValueError:
+            share = math.nan
+        if not name or not 0 <= share < math.inf:
+            raise ConfigError(f"the ratio {text!r} has {number!r}, expected a number from 0 up", hint=_RATIO_HELP)
+        if name in ratio:
+            raise ConfigError(f"the ratio {text!r} names {name!r} twice", hint=_RATIO_HELP)
+        ratio[name] = share
+    if not any(ratio.values()):
+        raise ConfigError(f"the ratio {text!r} leaves every part empty", hint=_RATIO_HELP)
+    return ratio
+
+
+def split_by_ratio(
+    shards: Sequence[str], ratio: Mapping[str, float], *, shuffle_seed: int | None = None
+) -> SplitResult:
+    """Assign whole shards to parts, in order, each part up to its running fraction (rounded down).
+
+    While there are enough shards, every part with a ratio above 0 gets one, the first parts first: 8,1,1 over one shard
+    is all train. megatron-energon has the same result, unless it leaves such a part empty.
+
+    Args:
+        shards: Shards of the dataset, in order.
+        ratio: Part → its share, in any unit.
+        shuffle_seed: Seed that shuffles the shards first; None keeps them in order.
+
+    Returns:
+        All parts of ``ratio``, empty ones too, and a warning for each part that is empty although its ratio is not 0.
+
+    >>> split_by_ratio(["a", "b", "c", "d"], {"train": 8, "val": 1, "test": 1}).parts
+    {'train': ('a', 'b'), 'val': ('c',), 'test': ('d',)}
+    """
+    ordered = list(shards)
+    if shuffle_seed is not None:
+        _shuffle(ordered, shuffle_seed)
+    # Decimals instead of binary fractions: 0.7 + 0.2 + 0.1 is exactly 1, and a tenth of ten shards is one.
+    shares = {name: Fraction(str(share)) for name, share in ratio.items()}
+    with_share = [name for name, share in shares.items() if share > 0]
+    total = sum(shares.values())
+    ends: dict[str, int] = {}
+    end = 0
+    running = Fraction(0)
+    for rank, name in enumerate(with_share, start=1):
+        running += shares[name]
+        later = len(with_share) - rank
+        # Keep one shard for each later part, but take at least one.
+        end = min(len(ordered), max(end + 1, min(math.floor(len(ordered) * running / total), len(ordered) - later)))
+        ends[name] = end
+    parts: dict[str, tuple[str, ...]] = {}
+    start = 0
+    for name in shares:
+        stop = ends.get(name, start)
+        parts[name] = tuple(ordered[start:stop])
+        start = stop
+    empty = [name for name in with_share if not parts[name]]
+    warnings = [
+        f"part {name!r} is empty: {_count(len(shards), 'shard')} for {_count(len(with_share), 'part')}, "
+        "and shards are never divided"
+        for name in empty
+    ]
+    return SplitResult(parts=parts, warnings=tuple(warnings))
+
+
+def ranges_by_ratio(ratio: Mapping[str, float]) -> dict[str, SubsetRange]:
+    """Return the share of every shard for each part with a ratio above 0; the shares meet, and sum to 1.
+
+    >>> {part: str(share) for part, share in ranges_by_ratio({"train": 2, "val": 1, "test": 0}).items()}
+    {'train': '[0%, 66.6667%]', 'val': '[66.6667%, 100%]'}
+    """
+    shares = {name: Fraction(str(share)) for name, share in ratio.items() if share > 0}
+    total, start, running = sum(shares.values()), Fraction(0), Fraction(0)
+    ranges: dict[str, SubsetRange] = {}
+    for name, share in shares.items():
+        running += share
+        stop = Fraction(round(running / total * 1_000_000), 1_000_000)  # a short percentage in the file
+        if stop > start:
+            ranges[name] = ShareRange(start=start, stop=stop)
+        start = stop
+    return ranges
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _shuffle(items: list[str], seed: int) -> None:
+    """Shuffle in place, the same way under every version of Python.
+
+    ``random.Random(seed).shuffle`` has the same result today, and seed 42 has the order of megatron-energon. Python
+    guarantees the generator's bits for a seed, but not the algorithm of ``shuffle``, so it is repeated here.
+    """
+    bits = random.Random(seed).getrandbits
+    for count in range(len(items), 1, -1):
+        chosen = count
+        while chosen >= count:
+            chosen = bits(count.bit_length())
+        items[chosen], items[count - 1] = items[count - 1], items[chosen]
+
+
+# ----------------------------------------------------------------------------------------------------- by patterns
+
+
+def parse_split_part(text: str) -> tuple[str, str]:
+    """Parse ``NAME:PATTERN``.
+
+    Raises:
+        ConfigError: The text has no colon, or one side of it is empty.
+
+    >>> parse_split_part("train:glob:train/*.tar")
+    ('train', 'glob:train/*.tar')
+    """
+    name, colon, pattern = text.partition(":")
+    name, pattern = name.strip(), pattern.strip()
+    if not (name and colon and pattern):
+        raise ConfigError(
+            f"the split part {text!r} is not NAME:PATTERN",
+            hint="write for example 'train:train/.*' (a regex), 'train:s_{000..019}.tar' or 'train:glob:train/*.tar'",
+        )
+    return name, pattern
+
+
+def split_by_patterns(shards: Sequence[str], patterns: Sequence[tuple[str, str]]) -> SplitResult:
+    """Assign to each part the shards that its patterns match.
+
+    The syntax of patterns is described in :mod:`~loader.format.documents.brace_patterns`.
+
+    Args:
+        shards: Shards of the dataset, in order.
+        patterns: Pairs (part, pattern); a part may have several.
+
+    Returns:
+        The parts in the order of their first pattern, their shards in the dataset's order, and warnings about shards
+        in several parts or in none.
+
+    Raises:
+        ConfigError: Some patterns are not a valid regex, cannot be expanded or match no shard; it names all of them.
+
+    >>> split_by_patterns(["train/0.tar", "val/0.tar"], [("train", "train/"), ("val", "glob:val/*")]).parts
+    {'train': ('train/0.tar',), 'val': ('val/0.tar',)}
+    """
+    ordered = sorted(set(shards))
+    matched: dict[str, set[str]] = {}
+    faults: list[Fault] = []
+    for name, pattern in patterns:
+        place = f"{name}:{pattern}"
+        found: set[str] = set()
+        try:
+            found = match_names(pattern, ordered)
+            if not found:
+                faults.append(Fault(place=place, message=f"this matches no shard; {_similar_names(pattern, shards)}"))
+        except ConfigError as error:
+            faults.append(Fault(place=place, message=f"{error.message}; {error.hint}" if error.hint else error.message))
+        except (re.error, OverflowError, RecursionError) as error:
+            faults.append(Fault(place=place, message=f"this is not a regex: {error}"))
+        matched.setdefault(name, set()).update(found)
+    if faults:
+        raise ConfigError(
+            faults=faults,
+            hint="write a regex that matches from the start of the shard's name, or a glob: NAME:glob:…",
+        )
+    parts = {name: tuple(shard for shard in shards if shard in found) for name, found in matched.items()}
+    return SplitResult(parts=parts, warnings=tuple(_overlaps(shards, matched)))
+
+
+def _overlaps(shards: Sequence[str], matched: Mapping[str, set[str]]) -> Iterator[str]:
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for shard in shards:
+        names = tuple(name for name, found in matched.items() if shard in found)
+        if len(names) != 1:
+            shared.setdefault(names, []).append(shard)
+    for names, found in shared.items():
+        which = f"{found[0]!r}" if len(found) == 1 else f"{found[0]!r} and {len(found) - 1:,} more"
+        if names:
+            yield f"parts {' and '.join(map(repr, names))} overlap: each holds {which}"
+        else:
+            yield f"{_count(len(found), 'shard')} in no part: {which}"
+
+
+def _similar_names(pattern: str, shards: Sequence[str]) -> str:
+    plain = pattern.removeprefix("glob:")
+    # The comparison is slow, and a thousand names show the naming scheme.
+    similar = difflib.get_close_matches(plain, shards[:1000], n=3, cutoff=0.3) or list(shards[:3])
+    return f"shards are called {', '.join(map(repr, similar))}" if similar else "there are no shards"
+
+
+# -------------------------------------------------------------------------------------------------- by their names
+
+_NAMES_OF_PARTS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+
+def detect_split(shards: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    """Derive a split from shard names such as ``train_0.tar``, ``cc3m-val-000.tar`` or ``valid/0.tar``.
+
+    Returns:
+        Part → shards, in the order train, val, test; None unless *every* shard names its part and there are at least
+        two parts.
+
+    >>> detect_split(["train/0.tar", "validation/0.tar"])
+    {'train': ('train/0.tar',), 'val': ('validation/0.tar',)}
+    >>> detect_split(["train/0.tar", "extra/0.tar"])
+    """
+    parts: dict[str, list[str]] = {name: [] for name in _RATIO_PARTS}
+    for shard in shards:
+        part = _part_of(shard)
+        if part is None:
+            return None
+        parts[part].append(shard)
+    found = {name: tuple(names) for name, names in parts.items() if names}
+    return found if len(found) > 1 else None
+
+
+def _part_of(shard: str) -> str | None:
+    """Return the part that the first folder (or the file name) naming exactly one part names."""
+    for component in shard.lower().split("/"):
+        words = re.findall(r"[^\W\d_]+", component)
+        named = {_NAMES_OF_PARTS[word] for word in words if word in _NAMES_OF_PARTS}
+        if len(named) == 1:
+            return named.pop()
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loader.errors import ConfigError
-from loader.format.prepare.split_plan import (
+from loader.format.prepare.split import (
     detect_split,
     parse_ratio,
     parse_split_part,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from .av_container import audio_stream, check_frame_size, import_av, open_av, video_stream
-from .shown_frames import is_cut
+from .av_container import audio_stream, check_frame_size, import_av, is_cut, open_av, video_stream
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from .av_container import audio_stream, is_indexed, open_av, packet_time, video_stream
+from .av_container import audio_stream, has_hidden_frames, is_indexed, open_av, packet_time, shown_packets, video_stream
 from .metadata import AVMetadata, Basis
-from .shown_frames import has_hidden_frames, shown_packets
 
 if TYPE_CHECKING:
     from av.audio.stream import AudioStream

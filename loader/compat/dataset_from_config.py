@@ -17,7 +17,7 @@ from ..format.documents.dataset_config import DatasetConfig, is_own_module
 from ..format.documents.providers import LoadRequest, data_path, format_of, given_ref, is_metadataset
 from ..format.jsonl.index import prepare_jsonl
 from ..format.nv_meta import FOLDER
-from ..format.records.opening import open_record_path
+from ..format.records.folder_index import open_record_path
 from ..format.shard_content import iter_jsonl_content
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..pipeline.reading.dataset_source import DatasetSource

@@ -13,8 +13,7 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import data_path, format_of
 from ..format.index.layout import ShardEntry
 from ..format.index.locations import SampleLocations
-from ..format.records.folder_index import RecordIndex, layout_of
-from ..format.records.opening import open_record_path
+from ..format.records.folder_index import RecordIndex, layout_of, open_record_path
 from ..format.records.record_file import RecordFile, read_record
 from ..storage import ReadableFile
 from .dataset import Dataset, DatasetTraits, Documents, NoDocuments, PartPlace

@@ -22,7 +22,7 @@ from ..format.documents.split_config import SplitConfig
 from ..format.filters.rows import filter_names
 from ..format.index.layout import SampleIndex
 from ..format.media.metadata import is_media_folder
-from ..format.records.opening import open_record_file
+from ..format.records.folder_index import open_record_file
 from ..format.records.record_file import RecordFile
 from ..format.unfinished import left_sentence
 from ..storage import EPath, Storage, open_parent

@@ -34,7 +34,7 @@ from ..format.index.layout import Layout, ShardEntry
 from ..format.index.shard_index import index_shard
 from ..format.nv_meta import INDEX_SQLITE
 from ..format.prepare.shards import compressed_warning
-from ..format.records.opening import open_record_file
+from ..format.records.folder_index import open_record_file
 from ..storage import FileInfo, Storage, open_parent
 from .contents import SampleLint, media_note
 from .metadata import DatasetFiles, Split, readable_config, unreadable_dataset

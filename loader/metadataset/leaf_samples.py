@@ -16,7 +16,7 @@ from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
-from ..format.records.opening import open_record_path
+from ..format.records.folder_index import open_record_path
 from .documents.leaf_plan import LeafPlan
 from .joins.files import open_join
 

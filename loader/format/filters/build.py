@@ -17,7 +17,7 @@ from ..documents.messages import did_you_mean
 from ..documents.next_command import command_for_folder
 from ..documents.providers import data_path, given_ref, is_record_file
 from ..nv_meta import is_filter_name
-from ..records.opening import open_record_path
+from ..records.folder_index import open_record_path
 from .rows import FilterFiles
 
 _NUMBERS_AT_ONCE = 1 << 20

@@ -33,8 +33,7 @@ from ..index.layout import (
 from ..jsonl.index import IDX_SUFFIX, LINE, build_jsonl_index, open_jsonl_index, prepare_jsonl
 from ..jsonl.lines import BYTE_ORDER_MARK
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE
-from ..records.folder_index import RecordIndex, open_record_index, part_sets_of_files
-from ..records.opening import open_record_file
+from ..records.folder_index import RecordIndex, open_record_file, open_record_index, part_sets_of_files
 from ..records.record_file import read_record
 from ..worker_pool import run_in_workers
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest

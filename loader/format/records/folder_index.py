@@ -16,8 +16,8 @@ from ...accounting.part_sets import PartSet, PartSets, join_part_sets
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError
-from ...storage import FileInfo, LocalStorage, ReadableFile, Storage, read_document
-from ..documents.providers import record_format
+from ...storage import FileInfo, LocalStorage, ReadableFile, Storage, open_parent, read_document
+from ..documents.providers import format_of, record_format
 from ..index.current import read_uuid
 from ..index.layout import (
     Layout,
@@ -29,8 +29,35 @@ from ..index.layout import (
 )
 from ..index.locations import SampleLocations
 from ..nv_meta import INDEX_FOLDER, outdated
-from .opening import open_record_file
 from .record_file import RecordFile, locations_of, record_number
+
+
+def open_record_file(storage: Storage, name: str) -> RecordFile:
+    """Open a file of numbered samples.
+
+    Raises:
+        ImportError: The package that reads the format is not installed.
+    """
+    # Imported late: a run with token files needs no parser of JSON, and one with JSONL files no pyarrow.
+    match format_of(name):
+        case "jsonl":
+            from .line_file import LineFile
+
+            return LineFile(storage, name)
+        case "binidx":
+            from .token_file import TokenFile
+
+            return TokenFile(storage, name)
+        case "parquet":
+            from .row_file import RowFile
+
+            return RowFile(storage, name)
+    raise ConfigError("expected a file whose name ends with .jsonl, .bin or .parquet", at=storage.path(name))
+
+
+def open_record_path(path: str) -> RecordFile:
+    """Open the file of numbered samples at a path; see :func:`open_record_file`."""
+    return open_record_file(*open_parent(path))
 
 
 class RecordIndex(SampleIndex):

@@ -12,8 +12,7 @@ from typing import Any
 from ...errors import StateError, escape_controls
 from ...samples.hooks import running_hook_context
 from ..measuring.recorder import register
-from .dataset_methods import BOUND, in_user_iteration, inherits_stage
-from .inner_datasets import replace_datasets
+from .dataset_methods import BOUND, in_user_iteration, inherits_stage, replace_datasets
 from .item_id import ItemId, as_item_id, position_of
 from .lane import BufferedItem, Lane, set_restore_key
 from .running import SKIPPED, Running, State

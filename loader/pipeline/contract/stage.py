@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...errors import ConfigError, escape_controls
 from ...order import worker_share
 from ..failures.error_handlers import joined_names
-from .dataset_methods import DatasetMethods, inherits_stage
-from .inner_datasets import inner_datasets
+from .dataset_methods import DatasetMethods, inherits_stage, inner_datasets
 from .iterated import UserRunning, warn_once
 from .lane import Lane
 from .running import SKIPPED, Running, StageTraits, State

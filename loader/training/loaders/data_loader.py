@@ -12,7 +12,7 @@ import torch.utils.data
 from torch.utils.data.distributed import DistributedSampler
 
 from ...errors import ConfigError, StateError
-from ...pipeline.contract.inner_datasets import close_datasets
+from ...pipeline.contract.dataset_methods import close_datasets
 from ...pipeline.contract.stage import SavableDataset, State, register_with_torch
 from ...pipeline.contract.worker_config import WorkerConfig
 from ..states.run_state import RunState, redistribute_states

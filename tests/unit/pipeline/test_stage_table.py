@@ -13,10 +13,9 @@ from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset, MixBatchDataset
 from loader.pipeline.stages.concat import ConcatDataset
-from loader.pipeline.stages.gc import GcDataset
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
-from loader.pipeline.stages.log_sample import LogSampleDataset
+from loader.pipeline.stages.log_sample import GcDataset, LogSampleDataset
 from loader.pipeline.stages.map import FilterDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset

@@ -89,10 +89,9 @@ from .pipeline.failures.error_handlers import log_exception as log_exception, re
 from .pipeline.stages.batch import BatchDataset as BatchDataset
 from .pipeline.stages.blend import BlendDataset as BlendDataset, MixBatchDataset as MixBatchDataset
 from .pipeline.stages.concat import ConcatDataset as ConcatDataset
-from .pipeline.stages.epochize import EpochizeDataset as EpochizeDataset
 from .pipeline.stages.group_batch import GroupBatchDataset as GroupBatchDataset
 from .pipeline.stages.iter_map import IterMapDataset as IterMapDataset
-from .pipeline.stages.limit import LimitDataset as LimitDataset
+from .pipeline.stages.limit import EpochizeDataset as EpochizeDataset, LimitDataset as LimitDataset
 from .pipeline.stages.log_sample import GcDataset as GcDataset, LogSampleDataset as LogSampleDataset
 from .pipeline.stages.map import FilterDataset as FilterDataset, MapDataset as MapDataset
 from .pipeline.stages.packing import PackingDataset as PackingDataset

@@ -16,7 +16,7 @@ from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 from ..failures.policy import FailurePolicy
-from .epochize import EpochizeDataset
+from .limit import EpochizeDataset
 
 T = TypeVar("T")
 

@@ -20,9 +20,8 @@ from ...pipeline.reading.read_together import ReaderPlace, read_together
 from ...pipeline.reading.shard_reads import ShardPool
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.blend import BlendDataset
-from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset
-from ...pipeline.stages.limit import LimitDataset
+from ...pipeline.stages.limit import EpochizeDataset, LimitDataset
 from ...pipeline.stages.log_sample import LogSampleDataset
 from .chain import ChainOptions, ColumnSize, Level, SampleStages, VolumeUnits, batched, build_chain
 from .dataset_factory import DatasetBlendMode, LoadedDataset, SourceFactory

@@ -14,8 +14,7 @@ from loader.errors import ConfigError
 from loader.pipeline.contract.rank_stage import RankStage
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.batch import BatchDataset
-from loader.pipeline.stages.epochize import EpochizeDataset
-from loader.pipeline.stages.limit import LimitDataset
+from loader.pipeline.stages.limit import EpochizeDataset, LimitDataset
 from loader.pipeline.stages.map import FilterDataset, MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset

@@ -21,7 +21,7 @@ from ..format.worker_pool import usable_cores
 from ..inspect.facts import path_facts
 from ..inspect.report import show_facts
 from ..inspect.text import plural
-from ..samples.sample_html import Page, add_sample, escaped
+from ..samples.sample_format import Page, add_sample, escaped
 
 _FRAME = """<iframe src="{url}" width="100%" height="{height}" style="border:1px solid #8886"></iframe>
 <script>(() => {{

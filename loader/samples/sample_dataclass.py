@@ -112,7 +112,7 @@ class SummaryMixin:
         return summarize(self)
 
     def _repr_html_(self) -> str:
-        from .sample_html import sample_html  # imports torch
+        from .sample_format import sample_html  # imports torch
 
         return sample_html(self)
 

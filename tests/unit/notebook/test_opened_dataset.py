@@ -52,7 +52,7 @@ from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
 from loader.inspect import PreviewRequest, open_views
 from loader.notebook.shown import BrowseFrame
-from loader.samples.sample_html import MAX_PAGE_BYTES
+from loader.samples.sample_format import MAX_PAGE_BYTES
 from loader.storage import open_parent, open_storage
 from tests.e2e.dataset_tree import write_shard, write_tar
 from tests.e2e.text_dataset import CRUDE, exclude, write_texts

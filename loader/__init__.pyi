@@ -92,8 +92,8 @@ from .pipeline.stages.concat import ConcatDataset as ConcatDataset
 from .pipeline.stages.group_batch import GroupBatchDataset as GroupBatchDataset
 from .pipeline.stages.iter_map import IterMapDataset as IterMapDataset
 from .pipeline.stages.limit import EpochizeDataset as EpochizeDataset, LimitDataset as LimitDataset
-from .pipeline.stages.log_sample import GcDataset as GcDataset, LogSampleDataset as LogSampleDataset
 from .pipeline.stages.map import FilterDataset as FilterDataset, MapDataset as MapDataset
+from .pipeline.stages.observers import GcDataset as GcDataset, LogSampleDataset as LogSampleDataset
 from .pipeline.stages.packing import PackingDataset as PackingDataset
 from .pipeline.stages.repeat import RepeatDataset as RepeatDataset
 from .pipeline.stages.sort_pool import ShuffleBufferDataset as ShuffleBufferDataset, SortPoolDataset as SortPoolDataset

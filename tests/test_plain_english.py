@@ -55,8 +55,8 @@ REFUSED_WORDS = {
 """Words and turns that the field does not use, each with a plain one."""
 
 PRONOUN_CHAINS = re.compile(
-    r"\b(those of|that of|of which|of those|than those|as those|and those|are none|none if there is none|likewise)\b",
-    flags=re.IGNORECASE,
+    r"\b([Tt]hose of|[Tt]hat of|[Oo]f which|[Oo]f those|than those|as those|and those|are none|None if there is none|"
+    r"[Ll]ikewise)\b"
 )
 """Turns that point at a noun which the reader has to look for: repeat the noun."""
 _CHAINS_ACROSS_LINES = re.compile(PRONOUN_CHAINS.pattern.replace(" ", r"\s+"), flags=re.IGNORECASE)

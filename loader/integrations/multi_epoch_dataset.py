@@ -1,6 +1,6 @@
 """Datasets of several epochs for training loops that count samples from 0 and have no epochs, as Megatron-LM's.
 
-The interface is that of seed page 002 (``bionemo.core.data.multi_epoch_dataset``): a map-style dataset, a wrapper that
+The interface follows seed page 002 (``bionemo.core.data.multi_epoch_dataset``): a map-style dataset, a wrapper that
 may change a sample from epoch to epoch, and the
 :class:`~loader.integrations.multi_epoch_dataset.MultiEpochDatasetResampler` above both, which divides one long sequence
 of numbers into epochs. :func:`loader.random_access` opens prepared data as a map-style dataset.

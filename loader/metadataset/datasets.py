@@ -73,7 +73,7 @@ class NamedDataset:
 def named_datasets(refs: Sequence[DatasetRef], *, split_parts: Sequence[str] = ()) -> list[NamedDataset]:
     """Return the datasets that references name, each once, in order.
 
-    Those of a metadataset are its leaves and the members of its joins, whole: weights, filters and subsets do not
+    A metadataset represents its leaves and the members of its joins, whole: weights, filters and subsets do not
     apply.
 
     Args:

@@ -175,8 +175,8 @@ class OpenedDataset(NumberedSamples[Any]):
 
     ``dataset[5]`` is a sample as its ``dataset.yaml`` makes it, ``dataset[-1]`` the last one, ``dataset[2:5]`` a list
     of three, ``dataset["shard_0.tar/0001"]`` the sample of a key, and ``for sample in dataset`` yields the samples in
-    order, without excluded ones. Numbers are those of the index, over all split parts, so that excluded samples have
-    numbers, too. :meth:`select` returns the samples of a split part, a condition or a filter, numbered from 0.
+    order, without excluded ones. Samples have the numbers of the index, over all split parts, so that excluded samples
+    have numbers, too. :meth:`select` returns the samples of a split part, a condition or a filter, numbered from 0.
 
     The datasets of a metadataset follow one another in the order of its file, with their subsets, filters and joins;
     weights are ignored.

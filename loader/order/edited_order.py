@@ -63,7 +63,7 @@ class EditedOrder:
     """Sources that repeat without end, blended by weights that change at some positions.
 
     Args:
-        sources: Those of the last mix, with the seeds of their origins.
+        sources: The sources of the last mix, with the seeds of their origins.
         mixes: The first one first.
         lanes: Number of lanes of the run.
         seed: Seed of the run.

@@ -6,16 +6,17 @@ ahead, ``c_i ≤ w_i T`` for weights that sum to 1, the next item is of the one 
 differs for each lane, dataset and item: without it, all lanes would take the same dataset at the same step if the sizes
 are constant. A dataset without items counts with the average of all.
 
-Let ``M_i`` be the largest size of an item of dataset i, L that of any dataset, all sizes above 0. After each step:
+Let ``M_i`` be the largest size of an item of dataset i, L the largest one of any dataset, all sizes above 0. After each
+step:
 
 - a dataset is ahead of its target by less than its own largest item: ``c_i - w_i T ≤ (1 - w_i) M_i``;
 - it is behind by at most ``L + w_i (L + sum of the other M_j)``. That is the worst case, for sizes that are not known
   before; with sizes of a heavy tail it is rarely above ``M_i + w_i L``.
 
 No rule keeps each dataset within one own item behind its target: a single item of size L of another dataset puts it
-``w_i L`` behind. The second bound is that of fair queueing: an item waits for one item that was begun before, and for
-items with earlier deadlines. Their volumes are their shares of the time until its deadline, plus at most one item of
-each dataset. Over several lanes, the bounds of the lanes add up.
+``w_i L`` behind. The second bound is known from fair queueing: an item waits for one item that was begun before, and
+for items with earlier deadlines. Their volumes are their shares of the time until its deadline, plus at most one item
+of each dataset. Over several lanes, the bounds of the lanes add up.
 
 Weights may change. The target of a dataset is then the sum of its shares of the volumes between the changes, and both
 ``c_i`` and T count from the last change on, where ``c_i`` begins at the distance from the target. A dataset of weight 0

@@ -1,4 +1,4 @@
-"""Format samples and batches as text, for logs."""
+"""Format samples and batches as text for logs, and as HTML for notebooks."""
 
 from __future__ import annotations
 

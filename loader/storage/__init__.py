@@ -4,10 +4,9 @@
 `protocol.py`     the interface of a store, its small types, and its errors
 `local.py`        files of this machine
 `epath.py`        `EPath`, the path type of megatron-energon
-`durable_copy.py` copies across disks, and flushes to the disk
+`durable_copy.py` copies across disks, flushes to the disk, and temporary folders that outlive no run
 `file_lock.py`    locks between processes and threads, of files and by number
 `memory_map.py`   files mapped into memory
-`scratch_folder.py` temporary folders that outlive no run
 `unpacked.py`     the contents of compressed files, within a ratio
 `shared_answers.py` answers about small files that one process got for all
 `remote_path.py`  the methods of paths for URLs of object stores

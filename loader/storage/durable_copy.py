@@ -1,4 +1,4 @@
-"""Copy files across disks, and wait until a disk has them."""
+"""Copy files across disks, wait until a disk has them, and make temporary folders that outlive no run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores that the code of a sample reads from: the primary one, and the auxiliary ones of a metadataset."""
+"""Stores that the code of a sample reads from: the primary one, and the auxiliary ones, with decoded values."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ def lint(
     check its references and each of its datasets once. Tar files that are not prepared, a folder or a single one, are
     checked without an index: their structure, names and keys, and the decoding of their parts.
 
-    Findings name the shard, key, part and byte offset; those of one cause, such as a wrong field map, share a line with
-    their number and first places. Exits with 1 if there are errors or the check stopped early,
-    and with 0 if there are only warnings or no findings. Explain a code: energon rule E302.
+    Findings name the shard, key, part and byte offset; findings of one cause, such as a wrong field map, share a line
+    with their number and first places. Exits with 1 if there are errors or the check stopped early, and with 0 if there
+    are only warnings or no findings. Explain a code: energon rule E302.
 
     Several paths are checked one after another; --json then prints a list, and --max-findings applies to each.
 

@@ -6,4 +6,4 @@ from loader import SavableDataset as SavableDataset
 from loader import WorkerConfig as WorkerConfig
 from loader.compat.saved_states import get_loader as get_loader
 from loader.compat.saved_states import get_savable_loader as get_savable_loader
-from loader.pipeline.stages.log_sample import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
+from loader.pipeline.stages.observers import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER

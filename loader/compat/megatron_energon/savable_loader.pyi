@@ -15,6 +15,6 @@ from loader.compat.saved_states import SavableDatasetState as SavableDatasetStat
 from loader.compat.saved_states import get_loader as get_loader
 from loader.compat.saved_states import get_savable_loader as get_savable_loader
 from loader.pipeline.failures.error_handlers import default_get_batch_keys as default_get_batch_keys
-from loader.pipeline.stages.log_sample import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
+from loader.pipeline.stages.observers import GC_DEFAULT_EVERY_N_ITER as GC_DEFAULT_EVERY_N_ITER
 from loader.training.loaders.data_loader import DataLoader as _DataLoader
 BasicDataLoader = _DataLoader

@@ -46,8 +46,8 @@ class PictureOptions:
         pages: A TIFF picture of several pages stays one part, or ``"split"`` makes a part of each page.
         frames: A picture with several frames that would be encoded again fails its row, or ``"first"`` keeps one.
         background: Color in red, green and blue that transparent pixels get in a format without alpha.
-        float_range: Values that become black and white in pictures of floats; None fails the rows of those that would
-            be encoded again.
+        float_range: Values that become black and white in pictures of floats; None fails rows whose picture of floats
+        would be encoded again.
         geometry: Coordinates that no longer fit their picture, and whose layout is unknown, fail the row, or
             ``"ignore"`` writes them as they are.
     """

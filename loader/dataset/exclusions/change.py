@@ -1,4 +1,4 @@
-"""Exclude samples, and undo the last exclusion.
+"""Exclude samples, keep a journal of exclusions, and undo the last one.
 
 The journal is written before an exclusion and after an undo, so that a kill in between leaves an entry too many, whose
 undo changes nothing.

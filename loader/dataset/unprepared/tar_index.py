@@ -1,4 +1,4 @@
-"""An index of tar shards in memory, which loads the parts of a shard when they are needed."""
+"""Scans of tar shards that are not prepared, and an index of them in memory, loaded when it is needed."""
 
 from __future__ import annotations
 

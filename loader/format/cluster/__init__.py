@@ -1,8 +1,7 @@
 """Divide the scans of a prepare among processes, machines and the workers of an executor.
 
 ====================  =====================================================
-``launched_rank.py``  the rank that srun, torchrun or MPI gave this process
-``share.py``          which part of how many a process scans: ``3/64``, and the shards of each part
+``share.py``          which part of how many a process scans: ``3/64``, and its shards; the rank in srun, torchrun, MPI
 ``executor.py``       tasks in an executor, such as a Dask cluster, in the order of their results
 ====================  =====================================================
 """

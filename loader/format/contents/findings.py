@@ -213,7 +213,7 @@ class Structure:
 
 @dataclass(slots=True)
 class Contents:
-    """The contents of some samples. Those of several shards are merged in the order of the shards."""
+    """The contents of some samples. Contents of several shards are merged in the order of the shards."""
 
     samples: int = 0
     shards: int = 0  # number of their shards

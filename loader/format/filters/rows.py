@@ -1,4 +1,4 @@
-"""The samples that a filter keeps, memory-mapped: numbers of samples ↔ rows of the filter."""
+"""The files of filters, and the samples that a filter keeps: numbers of samples ↔ rows of the filter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the parts of one sample from its shard."""
+"""Read the parts of one sample from its shard, after a check that the shard has not changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read metadata of images, audio and video from the table ``media_metadata`` of ``index.sqlite``."""
+"""The kinds of media files, and their metadata in the table ``media_metadata`` of ``index.sqlite``."""
 
 from __future__ import annotations
 

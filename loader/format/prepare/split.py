@@ -1,4 +1,4 @@
-"""Plan the split of a dataset: as requested, or from its ``split.yaml``."""
+"""Plan the split of a dataset, as requested or from its ``split.yaml``, and write it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index of a prepared folder of JSONL or Parquet files: the number of samples of each file.
+"""Open record files, and the index of a prepared folder of them: the number of samples of each file.
 
 Where a sample is within its file is recorded by the file: by the ``.idx`` next to a JSONL file, and by the footer of a
 Parquet file. So the folder's index has no columns, only ``layout.json``.

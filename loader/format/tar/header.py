@@ -1,7 +1,7 @@
 """Parse single tar headers: numbers, checksums, PAX records. Exact, and slower than ``scan.py``.
 
 Sources: POSIX.1-2017 ``pax`` (ustar and pax interchange formats); the GNU tar manual for base-256 numbers and long
-names.
+names. Also the ``.tar.idx`` files of other readers.
 """
 
 from __future__ import annotations

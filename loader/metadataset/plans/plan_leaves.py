@@ -246,7 +246,7 @@ class TreePlanner:
 
     Args:
         training: Check that weights and repetitions can be applied; weights may change during the run.
-        check_urls: Likewise one at a URL, which takes a request each.
+        check_urls: Check datasets at URLs, too, which takes a request each.
     """
 
     def __init__(self, root: str, *, training: bool, check_paths: bool, check_urls: bool = False) -> None:

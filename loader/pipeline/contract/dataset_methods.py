@@ -1,4 +1,4 @@
-"""The methods of datasets that subclasses written for megatron-energon call and override."""
+"""Inner datasets of users' datasets, and methods that subclasses written for megatron-energon call and override."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
 
     Args:
         inputs: The stages directly below, in order; none for a reader.
-        worker_config: Ranks, workers and lanes of the run; by default those of the first input. Subclasses written for
+        worker_config: Ranks, workers and lanes of the run; by default as for the first input. Subclasses written for
             megatron-energon pass it as the only positional argument.
         name: Name of the stage in a printed chain; by default the class's name.
     """

@@ -36,7 +36,7 @@ def keys_of_sample(sample: Any) -> tuple[str, ...]:
 
 
 def default_get_batch_keys(batch: Any) -> list[str] | None:
-    """Return the keys of a batch for :class:`~loader.pipeline.stages.log_sample.LogSampleDataset`; None if it has none.
+    """Return the keys of a batch for :class:`~loader.pipeline.stages.observers.LogSampleDataset`; None if it has none.
 
     >>> default_get_batch_keys({"__key__": ["a.tar/0001", "a.tar/0002"]}), default_get_batch_keys({})
     (['a.tar/0001', 'a.tar/0002'], None)

@@ -26,8 +26,8 @@ class SourceCounts(NamedTuple):
     Attributes:
         samples: Samples that were read, or passed over because they are excluded.
         size_bytes: Bytes of their parts.
-        repeats: Those of a second or later epoch.
-        excluded: Those that are excluded.
+        repeats: Samples of a second or later epoch.
+        excluded: Samples that are excluded.
         dropped: Those that a hook skipped or failed for, as far as their source is known.
     """
 

@@ -36,7 +36,7 @@ class BatchDataset(SavableDataset[T]):
             100.
         worker_config: By default the dataset's.
         batcher_stateless: Accepted for code written for megatron-energon, and ignored.
-        batcher_config: Likewise.
+        batcher_config: As above.
     """
 
     def __init__(

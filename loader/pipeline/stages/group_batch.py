@@ -43,7 +43,7 @@ class GroupBatchDataset(SavableDataset[T]):
             100.
         worker_config: By default the dataset's.
         batcher_stateless: Accepted for code written for megatron-energon, and ignored.
-        batcher_config: Likewise.
+        batcher_config: As above.
 
     Raises:
         ConfigError: The batch size is below 1, or (while running) a sample's batch has no size.

@@ -48,7 +48,7 @@ class IterMapDataset(SavableDataset[T]):
             default the same number.
         worker_config: By default the dataset's.
         stateless_iter_fn: Accepted for code written for megatron-energon, and ignored.
-        iter_map_fn_config: Likewise.
+        iter_map_fn_config: As above.
 
     Raises:
         ConfigError: ``restart_after`` is below 1.

@@ -1,4 +1,4 @@
-"""Limit iterations to a number of micro-batches."""
+"""Limit iterations to a number of micro-batches, of the whole run or of virtual epochs."""
 
 from __future__ import annotations
 

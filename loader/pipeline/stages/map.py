@@ -83,7 +83,7 @@ class MapDataset(SavableDataset[T]):
         name: Name of the stage in a printed chain.
         worker_config: By default the dataset's.
         stateless_map_fn: Accepted for code written for megatron-energon, and ignored.
-        map_fn_config: Likewise.
+        map_fn_config: As above.
     """
 
     entry_schema = (ITEM_ID, COUNT, Nullable(COUNT))

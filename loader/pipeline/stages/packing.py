@@ -57,8 +57,8 @@ class PackingDataset(MapDataset[T]):
         sample_encoder_failure_tolerance: The same for ``sample_encoder``.
         worker_config: By default the dataset's.
         final_packer_stateless: Accepted for code written for megatron-energon, and ignored.
-        sample_encoder_stateless: Likewise.
-        packer_config: Likewise.
+        sample_encoder_stateless: As above.
+        packer_config: As above.
 
     Raises:
         ConfigError: ``buffer_size`` is below 1.

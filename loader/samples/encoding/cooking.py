@@ -148,7 +148,7 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
     """Build a sample with the first cooker that accepts the crude sample.
 
     Args:
-        cookers: Those of the task encoder; without any, the crude sample is returned.
+        cookers: The cookers of the task encoder; without any, the crude sample is returned.
     """
     if not cookers:
         return sample

@@ -5,8 +5,7 @@ usable cache. Files appear whole or not at all, and their names are hashes of wh
 only files with such names.
 
 ==================== ==================================================================
-`settings.py`        the folder and the limits, as users set them
-`private_folder.py`  folders of one user, and files in them that appear whole or not at all
+`private_folder.py`  folders of one user, and files in them that appear whole or not at all; the settings
 `block_cache.py`     reads of objects through blocks, which are files with checksums; the limit of the cache
 `node_cache.py`      the caches of this process: of blocks, and of whole files for tools that need a path
 ==================== ==================================================================

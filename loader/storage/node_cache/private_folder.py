@@ -1,4 +1,4 @@
-"""Folders of one user, and new files in them: no other user reads or changes what is in them."""
+"""The settings of a cache, and its folders of one user: no other user reads or changes what is in them."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ default_collate_fn_map.update({Sample: _collate, CrudeSample: _collate})
 class NumberedSamples(Dataset[T_co], ABC):
     """A sequence of samples over consecutive sources; each process opens the files that it reads.
 
-    Samples have positions, which count all samples of the sources. Numbers count those of the sequence.
+    Samples have positions, which count all samples of the sources. Numbers count the samples of the sequence.
     """
 
     def __init__(self, sources: Sequence[Source], *, seed_offset: int = 0) -> None:

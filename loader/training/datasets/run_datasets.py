@@ -22,7 +22,7 @@ from ...pipeline.reading.source import Source
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...pipeline.stages.limit import EpochizeDataset, LimitDataset
-from ...pipeline.stages.log_sample import LogSampleDataset
+from ...pipeline.stages.observers import LogSampleDataset
 from .chain import ChainOptions, ColumnSize, Level, SampleStages, VolumeUnits, batched, build_chain
 from .dataset_factory import DatasetBlendMode, LoadedDataset, SourceFactory
 from .open_sources import Leaf

@@ -22,8 +22,8 @@ class DeviceBatches(Generic[T_co]):
     """Iterate the micro-batches of a loader on a device: :meth:`.DataLoader.to_device` returns it.
 
     It takes ``prefetch`` micro-batches ahead and starts their copies while the training loop computes. A state that is
-    saved meanwhile, here or by the loader, is that after the last micro-batch that the training loop got. All other
-    attributes are those of the loader: ``save_state_rank``, ``worker_config``, ``shutdown`` ….
+    saved meanwhile, here or by the loader, is the state after the last micro-batch that the training loop got. All
+    other attributes are taken from the loader: ``save_state_rank``, ``worker_config``, ``shutdown`` ….
 
     As with the loader, an iteration that was left is continued by the next one in training, and starts over in
     validation.

@@ -163,8 +163,8 @@ class DataLoader(TorchLoader[T_co]):
         options: Options of the workers; by default from the keywords.
         run: The run of the loader that a framework rebuilds.
         sampler: Accepted for frameworks that rebuild loaders, and ignored.
-        batch_sampler: Likewise.
-        shuffle: Likewise.
+        batch_sampler: As above.
+        shuffle: As above.
         **keywords: The arguments of :func:`get_savable_loader`.
 
     Raises:
@@ -469,7 +469,7 @@ class DataLoader(TorchLoader[T_co]):
         """Return the state of the run, under the name that frameworks call.
 
         With several ranks in a process group, **all of them must call this**: each receives the states of all, since
-        most frameworks save the result of one rank and restore all ranks from it. Otherwise the result is that of
+        most frameworks save the result of one rank and restore all ranks from it. Otherwise the result equals
         :meth:`save_state_rank`.
 
         Returns:
@@ -481,8 +481,8 @@ class DataLoader(TorchLoader[T_co]):
         """Continue from the state of a run.
 
         Args:
-            state_dict: The result of :meth:`state_dict` on this rank. With a process group, that of any rank of a run
-                with any number of ranks.
+            state_dict: The result of :meth:`state_dict` on this rank. With a process group, the result of any rank of
+                a run with any number of ranks.
 
         Raises:
             StateError: The state is of other data, of another pipeline, or of other ranks.

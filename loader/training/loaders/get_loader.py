@@ -100,8 +100,8 @@ def get_savable_loader(
     Args:
         dataset: A dataset, such as :func:`get_train_dataset` returns.
         checkpoint_every_sec: Ignored; accepted for code written for megatron-energon. Every micro-batch has a state.
-        checkpoint_every_min_n_samples: Ignored, likewise.
-        n_checkpoints: Ignored, likewise.
+        checkpoint_every_min_n_samples: Ignored, as above.
+        n_checkpoints: Ignored, as above.
         worker_config: None, or the dataset's.
         serves: As in :func:`get_loader`.
         **options: As in :func:`get_loader`.

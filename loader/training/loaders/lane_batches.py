@@ -30,7 +30,7 @@ class ShutDown(Exception):  # noqa: N818 - it ends an iteration, as StopIteratio
 
 
 class Position(NamedTuple):
-    """The position of a rank between two micro-batches; the fields are those of :class:`.RunState`."""
+    """The position of a rank between two micro-batches; with the fields of :class:`.RunState`."""
 
     batch: int
     lane_states: Mapping[int, State]

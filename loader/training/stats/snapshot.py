@@ -44,7 +44,7 @@ def with_all_served(stats: LoaderStats, served: Sequence[LoaderStats], config: W
 
     Args:
         stats: The statistics.
-        served: Those of each data rank that this process serves.
+        served: The statistics of each data rank that this process serves.
         config: The worker config of the run, with the group of these processes.
     """
     found: list[Any] = [[wait_of(one) for one in served]]

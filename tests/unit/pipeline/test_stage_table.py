@@ -15,8 +15,8 @@ from loader.pipeline.stages.blend import BlendDataset, MixBatchDataset
 from loader.pipeline.stages.concat import ConcatDataset
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
-from loader.pipeline.stages.log_sample import GcDataset, LogSampleDataset
 from loader.pipeline.stages.map import FilterDataset
+from loader.pipeline.stages.observers import GcDataset, LogSampleDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
 from loader.pipeline.stages.sort_pool import ShuffleBufferDataset, SortPoolDataset

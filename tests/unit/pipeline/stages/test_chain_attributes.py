@@ -12,8 +12,8 @@ from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.blend import BlendDataset
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
-from loader.pipeline.stages.log_sample import GC_DEFAULT_EVERY_N_ITER, GcDataset
 from loader.pipeline.stages.map import FilterDataset, MapDataset
+from loader.pipeline.stages.observers import GC_DEFAULT_EVERY_N_ITER, GcDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.testing.stage import Values
 

@@ -12,8 +12,8 @@ import pytest
 
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.stages.batch import BatchDataset
-from loader.pipeline.stages.log_sample import LogSampleDataset
 from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.observers import LogSampleDataset
 from loader.testing.stage import Values, check_resumes
 from loader.training.loaders.data_loader import SavableDataLoader
 

@@ -1,4 +1,4 @@
-"""Log the keys of samples, to find out which samples are in a batch."""
+"""Stages that only observe: collect garbage now and then, and log the keys of samples."""
 
 from __future__ import annotations
 
@@ -69,9 +69,6 @@ class GcDataset(PassThroughDataset[T]):
             return upstream.next()
 
         return RunningFunctions(collect_and_next, upstream.state, upstream.load)
-
-
-T = TypeVar("T")
 
 
 class LogSampleDataset(PassThroughDataset[T]):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
+import pytest
 
 from tests.findings_page import PAGE, findings_page
 from tests.source_tree import ROOT
@@ -115,9 +116,13 @@ def test_every_finding_of_lint_is_explained_in_the_words_that_the_code_has() -> 
     assert rows == [(rule.code, rule.meaning) for group in LINT_RULES for rule in group.rules]
 
 
-def test_the_page_of_findings_is_written_from_the_rules() -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _written_page() -> None:
     if os.environ.get("ENERGON_WRITE_GOLDEN"):
         PAGE.write_text(findings_page(), encoding="utf-8")
+
+
+def test_the_page_of_findings_is_written_from_the_rules() -> None:
     assert PAGE.read_text(encoding="utf-8") == findings_page()
 
 

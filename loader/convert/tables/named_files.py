@@ -157,7 +157,7 @@ def subset_of_file(path: str) -> str:
 def split_of_file(path: str) -> str:
     """Return the split part that a file or its folder is named after; an empty text if there is none.
 
-    >>> split_of_file("captions_val2017.json"), split_of_file("valid/_annotations.coco.json"), split_of_file("all.json")
+    >>> split_of_file("captions_val2017.json"), split_of_file("valid/_annotations.coco.json"), split_of_file("a/b.json")
     ('val', 'val', '')
     """
     folder = os.path.basename(os.path.dirname(os.path.abspath(path)))

@@ -28,7 +28,7 @@ class BufferedItem:
 
     Args:
         item_id: Its id.
-        batch: The micro-batch during which it was made; hooks that rebuild it see the same.
+        batch: The micro-batch during which it was made; hooks that rebuild it see the same. A state therefore has it.
         value: The item; omitted if it has to be rebuilt.
     """
 
@@ -273,7 +273,8 @@ class LaneInput:
         next: Returns the next item of the lane itself.
         state: Returns the state of the lane itself.
         shares_pass: The stage makes whole batches of the items of other lanes, too.
-        release: Set by stages that buffer items between calls of ``next``: removes and returns these items.
+        release: Set by stages that buffer items between calls of ``next``: empties the buffers, and returns lists of
+            :class:`BufferedItem`.
     """
 
     __slots__ = (

@@ -15,13 +15,13 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("benchmarks", "energon_cli", "loader")
-LINK = re.compile(rf"\]\((?:\.\./)+((?:{'|'.join(FOLDERS)})/(?:[\w/]+\.pyi?|(?:\w+/)*))\)")
+FOLDERS = ("benchmarks", "energon_cli", "loader", "tests")
+LINK = re.compile(rf'\]\((?:\.\./)+((?:{"|".join(FOLDERS)})/(?:[\w/]+\.(?:pyi?|toml)|(?:\w+/)*))( "[^"]*")?\)')
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     sources = sorted(
-        path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py*") if path.suffix in {".py", ".pyi"}
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*.*") if path.suffix in {".py", ".pyi", ".toml"}
     )
     for path in sources:
         files.append(File.generated(config, copy_of(name_of(path)), abs_src_path=str(path)))
@@ -34,7 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
     folder = page.file.src_uri.rpartition("/")[0]
-    return LINK.sub(lambda link: f"]({relpath(copy_of(link[1]), folder or '.')})", markdown)
+    return LINK.sub(lambda link: f"]({relpath(copy_of(link[1]), folder or '.')}{link[2] or ''})", markdown)
 
 
 def name_of(path: Path) -> str:
@@ -48,4 +48,6 @@ def copy_of(source: str) -> str:
 
 def summary(path: Path) -> str:
     """Return the first line of a module's docstring."""
+    if path.suffix == ".toml":
+        return ""
     return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n")[0]

@@ -18,7 +18,6 @@ from ..format.documents.messages import did_you_mean
 from ..format.documents.providers import data_path, format_of, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import FOLDER, INDEX_UUID, SPLIT_YAML
-from ..lint.media_folder import MediaFolders, lint_media_folder
 from ..lint.metadata import DatasetFiles, Split
 from ..lint.record_file import ColumnFiles, JsonlFiles
 from ..lint.report import (
@@ -28,20 +27,24 @@ from ..lint.report import (
     LintRequest as LintRequest,  # noqa: PLC0414 - a name of this package, too
     SampleCheck,
 )
-from ..lint.rule import RECORD_FILES, Finding, Kind
+from ..lint.rule import RECORD_FILES, Finding, Kind, LintRules
 from ..lint.run import lint_dataset, lint_file, lint_tars
 from ..lint.samples import Samples
 from ..lint.shard import Shards
-from ..metadataset.lint import Metadatasets, lint_metadataset
 from ..storage import EPath
 
-LINT_RULES = (DatasetFiles, Shards, Split, Samples, JsonlFiles, ColumnFiles, Metadatasets, MediaFolders)
-"""The groups of the rules of lint, in the order of their codes."""
+
+def lint_rules() -> tuple[type[LintRules], ...]:
+    """Return the groups of the rules of lint, in the order of their codes."""
+    from ..lint.media_folder import MediaFolders
+    from ..metadataset.lint import Metadatasets
+
+    return (DatasetFiles, Shards, Split, Samples, JsonlFiles, ColumnFiles, Metadatasets, MediaFolders)
 
 
 def rule_groups() -> tuple[RuleGroup, ...]:
     """Return the rules of lint, then the reasons of accounts."""
-    return (*(RuleGroup(group.title, group.note, group.rules) for group in LINT_RULES), reasons())
+    return (*(RuleGroup(group.title, group.note, group.rules) for group in lint_rules()), reasons())
 
 
 def find_rule(code: str) -> Rule:
@@ -90,11 +93,16 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
     plan = LintPlan(**options, make_sample_check=make_check)
     kind = kind_at(request.ref)
     if kind == "metadatasets":
+        from ..metadataset.lint import lint_metadataset
         from ..stores.aux_store import open_aux_store
 
         return lint_metadataset(plan, open_aux=open_aux_store, on_progress=on_progress)
+    if kind == "folders of media files":
+        from ..lint.media_folder import lint_media_folder
+
+        return lint_media_folder(plan, on_progress=on_progress)
     others = dict.fromkeys(RECORD_FILES.values(), lint_file)
-    linters = {"folders of media files": lint_media_folder, "unprepared tar files": lint_tars, **others}
+    linters = {"unprepared tar files": lint_tars, **others}
     return linters.get(kind, lint_dataset)(plan, on_progress=on_progress)
 
 

@@ -28,7 +28,6 @@ from ...format.index.layout import Layout, PartStats, SampleIndex, ShardEntry
 from ...format.index.shard_index import ShardIndex, index_shard
 from ...format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, TEMPORARY_INDEX
 from ...format.prepare.plan import PreparePlan, ProgressCallback
-from ...format.prepare.run import run_prepare
 from ...format.prepare.shards import count_text, find_shards
 from ...format.tar.names import decode_name, encode_name
 from ...format.unfinished import check_finished
@@ -299,6 +298,8 @@ def index_tars(path: str, index: str, on_progress: ProgressCallback | None = Non
         on_progress: As in :func:`index_temporarily`.
         keys: As in :func:`index_temporarily`.
     """
+    from ...format.prepare.run import run_prepare  # most who ask for shards without an index never prepare
+
     tars = find_tars(path)
     folder, names = path, {shard.name for shard in tars.shards for key in keys if key.startswith(f"{shard.name}/")}
     if tars.is_file:

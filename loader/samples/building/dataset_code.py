@@ -13,17 +13,19 @@ from dataclasses import dataclass, field, is_dataclass
 from importlib.machinery import SourceFileLoader
 from multiprocessing import parent_process
 from types import ModuleType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.field_map import FieldMap, parse_field_map
 from ...format.documents.messages import did_you_mean
-from ...metadataset.documents.leaf_plan import Joiner
 from ...storage import EPath
 from .. import types
 from ..trust import is_trusted, refuse
 from ..types import CrudeSample
+
+if TYPE_CHECKING:
+    from ...metadataset.documents.leaf_plan import Joiner
 
 _JOIN_METHOD = "from_joined"
 _MISSING = object()

@@ -8,7 +8,7 @@ import pytest
 
 from loader.accounting import Rule, plain_text, reasons
 from loader.errors import ConfigError
-from loader.inspect.lint import LINT_RULES, find_rule, rule_groups
+from loader.inspect.lint import find_rule, lint_rules, rule_groups
 from loader.lint.rule import TARS, Finding, LintRule, LintRules
 from loader.lint.run import RULES_OF_DATASETS
 from loader.lint.samples import Samples
@@ -17,7 +17,7 @@ RULES = [rule for group in rule_groups() for rule in group.rules]
 
 
 def test_rules_are_in_the_order_of_their_codes() -> None:
-    of_lint = [int(rule.code[1:]) for group in LINT_RULES for rule in group.rules]
+    of_lint = [int(rule.code[1:]) for group in lint_rules() for rule in group.rules]
     assert of_lint == sorted(set(of_lint))
     assert RULES[len(of_lint) :] == list(reasons().rules)
     assert len({rule.code for rule in RULES}) == len(RULES)
@@ -68,7 +68,7 @@ def test_a_check_that_several_rules_name_runs_once() -> None:
 
 
 def test_no_rule_has_a_check_that_never_runs() -> None:
-    for group in LINT_RULES:
+    for group in lint_rules():
         for rule in group.rules:
             assert rule.of_sample is None or group is Samples, rule
             assert (rule.of_dataset or rule.of_shard) is None or group in RULES_OF_DATASETS, rule

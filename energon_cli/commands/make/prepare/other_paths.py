@@ -11,7 +11,6 @@ import click
 from loader.errors import escape_controls
 from loader.format.documents import content_of_folder, fault_of_file, new_folder_for
 from loader.inspect import format_bytes, plural
-from loader.metadataset import plan_joins, prepare_metadataset
 from loader.storage import is_url, open_parent
 
 from ....console import output_console, print_json
@@ -148,6 +147,8 @@ _VALID_FLAGS = {
 
 def prepare_joins(flags: PrepareFlags) -> None:
     """Prepare the joins of a metadataset and print a report."""
+    from loader.metadataset import prepare_metadataset
+
     path, given = flags.path, given_flags(apart_from=_VALID_FLAGS)
     if given:
         verb = "is" if len(given) == 1 else "are"
@@ -169,6 +170,8 @@ def prepare_joins(flags: PrepareFlags) -> None:
 
 
 def _print_plan(path: str, *, as_json: bool) -> None:
+    from loader.metadataset import plan_joins
+
     plans = plan_joins(path)
     if as_json:
         joins = [

@@ -180,6 +180,7 @@ def compute_with_consent(
     from loader.format import usable_cores
     from loader.inspect.stats import compute_values, estimate_values, value_names
 
+    # Ask before a computation that takes long.
     if not computes:
         estimate = estimate_values(folder, names, samples, workers=usable_cores())
         if estimate.seconds > _MAX_UNASKED_S:
@@ -193,6 +194,7 @@ def compute_with_consent(
                 raise click.UsageError(f"{message} Pass --yes to compute it.{keeps}")
             error_console().print(message + keeps)
             click.confirm("Compute it now?", default=True, abort=True, err=True)
+    # Compute the values, and name the command that keeps them.
     with ProgressBar("Reading values", unit="samples") as bar:
         values = compute_values(folder, names, samples, workers=usable_cores(), on_progress=bar.update)
     existing = [str(name) for name in names if values[name].known.any()]

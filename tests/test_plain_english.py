@@ -141,7 +141,10 @@ def long_functions_without_a_step_comment(text: str) -> Iterator[str]:
     for node in nodes(text):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             has_docstring = ast.get_docstring(node) is not None
-            body = lines[(node.body[0].end_lineno or 0) if has_docstring else node.lineno : node.end_lineno]
+            start = (node.body[0].end_lineno or 0) if has_docstring else node.body[0].lineno - 1
+            while lines[start - 1].lstrip().startswith("#"):
+                start -= 1
+            body = lines[start : node.end_lineno]
             if len(body) > LONG_FUNCTION and not any(line.lstrip().startswith("#") for line in body):
                 yield f"{node.lineno}: {node.name}"
 

@@ -220,6 +220,7 @@ def sarif_log(path: str, level: str, report: LintReport, pages: PageLinks | None
     """Return the log of a check, as SARIF 2.1.0 (OASIS) describes it."""
     from loader.accounting import plain_text
 
+    # Results name their rules by position.
     rules = sorted({finding.rule for finding in report.findings}, key=lambda rule: rule.code)
     return {
         "$schema": _SCHEMA,

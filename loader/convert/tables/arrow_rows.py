@@ -122,6 +122,7 @@ def _cell_maker(
     table: ArrowTable, layout: TableLayout, file: str, version: str
 ) -> Callable[[int, Mapping[str, Any]], CellOf]:
     """Return a function that makes the references to the cells of a row; rows ascend, sizes are means over ranges."""
+    # Read the ranges of rows and the mean sizes of their cells.
     parts = [part for part in layout.parts if part.role not in ("path", "url")]
     columns = [[*table.row_sizes(part.columns)] for part in parts]  # at once: tables share one open file
     ranges = iter([*zip(*columns, strict=True)])
@@ -129,6 +130,7 @@ def _cell_maker(
     stop = 0
 
     def cell_of(row: int, values: Mapping[str, Any]) -> CellOf:
+        # Move on to the range of the row.
         nonlocal stop
         while row >= stop and (sizes := next(ranges, None)):
             stop += sizes[0][0]

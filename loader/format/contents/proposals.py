@@ -187,6 +187,7 @@ def _reason(
     layout: SampleLayout | None,
     unread: Sequence[str],
 ) -> str | None:
+    # No type keeps whole samples: say what the nearest one would drop.
     if not complete:
         if not filled:
             return None
@@ -196,6 +197,7 @@ def _reason(
         names = dropped[spec.name]
         more = f" and {len(names) - _MAX_NAMED:,} more" if len(names) > _MAX_NAMED else ""
         return f"{spec.name} would drop {', '.join(names[:_MAX_NAMED])}{more}; {_CRUDE} keep all parts"
+    # The proposed type keeps them: say how, and which parts training does not read.
     spec = complete[0]
     pieces = []
     if layout is not None:

@@ -66,6 +66,7 @@ def replace_datasets(
             return {key: replaced(inner) for key, inner in value.items()}
         return copy.copy(value) if isinstance(value, _CONTAINERS) else value
 
+    # Note the copy before its attributes are replaced: they may refer to the dataset.
     copied = copy.copy(dataset)
     done[id(dataset)] = copied
     for name, value in vars(dataset).items():

@@ -142,12 +142,14 @@ class BlendDataset(SavableDataset[T]):
         return own | {"ended": ended} | inner
 
     def open(self, lane: Lane, state: State) -> Running:
+        # Begin what all inputs share: the reads of their samples, and the count of samples.
         inputs = dict(zip(self.origins, self.inputs, strict=True))
         if self.begin is not None:
             self.begin(lane, state)
         samples: LaneSamples | None = None
         if self.counts_samples and LaneSamples not in lane.shared:
             samples = LaneSamples.begin(lane, state.get(self.key, {}))
+        # Choose by weights of samples, or by the volumes that are counted.
         running: Running
         if self.size is None:
             running = BlendRunning(inputs, self.weights, key=self.key, lane=lane, state=state)
@@ -165,6 +167,7 @@ class BlendDataset(SavableDataset[T]):
                 counts_sizes=self.counts_sizes,
                 counts_volumes=self.counts_volumes,
             )
+        # Lanes that had begun before the last change of the mix need the counts of their state.
         if self.key not in state and lane.number < self.edited_at:
             return RunningFunctions(_refuse_to_choose, running.state, running.load)
         return running if samples is None else counted_blend(running, self.key, samples)

@@ -113,6 +113,7 @@ def _recorder(write: Callable[[bytes], Any]) -> Record:
         return names[name]
 
     def record(number: int, item_id: ItemId) -> None:
+        # Most ids are positions, which take 8 bytes each; nested ids are JSON.
         positions = item_id if isinstance(item_id, tuple) else (item_id,)
         count = len(positions)
         try:

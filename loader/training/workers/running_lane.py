@@ -211,6 +211,7 @@ class RunningLane:
         self._neighbours: WorkerNeighbours | None = None
         if host.cache_pool is not None:
             self._lane.context.cache = host.cache_pool
+        # Continue after the micro-batches that the state counts.
         self._memory = memory
         self._state = state or {}
         self._made: int = self._state.get(MADE, 0)

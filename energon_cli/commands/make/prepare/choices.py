@@ -142,6 +142,7 @@ def _ask_by_menus(
         show_warning(*planned.warnings)
         return flags.by_samples is None and misses_ratio(folder.sizes, request)
 
+    # Ask what was not given; Escape returns to the earlier question.
     questions = MenuQuestions(
         history, folder.sizes, path=flags.path, try_field_map=try_field_map, show_split=show_choice
     )

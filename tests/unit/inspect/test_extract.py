@@ -25,20 +25,9 @@ from loader.inspect.extract import open_sample, write_parts
 from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
 from tests.small_disks import mounted_disk
 from tests.tables import write_lines
+from tests.unit.inspect.conftest import prepared
 
 KEYS = ("plain", "in/a/folder", "50%", "../../escape", "/absolute", "ünïcode", "with space", "a\nb", "nul%00")
-
-
-def prepared(folder: Path) -> Path:
-    run_prepare(PreparePlan(path=str(folder), split=RATIO))
-    return folder
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for number in range(4):
-        write_shard(shard_path(tmp_path / "ds", number), caption_samples(10 * number, 5))
-    return prepared(tmp_path / "ds")
 
 
 def extract(folder: Path, output: Path, **options: Any) -> ExportReport:

@@ -8,28 +8,15 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError, FormatError
-from loader.format.prepare.plan import PreparePlan
-from loader.format.prepare.run import run_prepare
 from loader.inspect.mount import Layout, MountedTree, open_tree
-from tests.e2e.dataset_tree import RATIO, caption_samples, shard_path, write_shard
+from tests.e2e.dataset_tree import caption_samples, shard_path, write_shard
 from tests.tables import write_lines
+from tests.unit.inspect.conftest import prepared
 
 KEYS = ("plain", "in/a/folder", "50%", "%2F", "dots.in.dir/x", "ünïcode", "with space", "a\nb")
 LAYOUTS = [
     Layout(sample_folders=folders, shard_folders=shards) for folders in (False, True) for shards in (False, True)
 ]
-
-
-def prepared(folder: Path) -> Path:
-    run_prepare(PreparePlan(path=str(folder), split=RATIO))
-    return folder
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for number in range(4):
-        write_shard(shard_path(tmp_path / "ds", number), caption_samples(10 * number, 5))
-    return prepared(tmp_path / "ds")
 
 
 def files(tree: MountedTree, path: str = "") -> dict[str, bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
@@ -56,6 +55,8 @@ class RuleGroup:
 @cache  # most commands leave nothing out, so the texts are read when a reason is first named
 def reasons() -> RuleGroup:
     """Return the reasons why input is left out or fails."""
+    import tomllib
+
     texts = tomllib.loads(Path(__file__).with_name("reasons.toml").read_text("utf-8"))
     return RuleGroup(
         texts["title"], texts["note"], tuple(Rule(code=code, **rule) for code, rule in texts["reasons"].items())

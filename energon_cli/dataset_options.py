@@ -177,7 +177,7 @@ def compute_with_consent(
 ) -> Mapping[ValueName, Values]:
     """Compute values that are no column, and offer to keep them; what takes long, only with consent."""
     from loader.dataset.query import only_value, write_command
-    from loader.format import usable_cores
+    from loader.engine import usable_cores
     from loader.inspect.stats import compute_values, estimate_values, value_names
 
     # Ask before a computation that takes long.

@@ -236,7 +236,13 @@ class TrustError(EnergonError):
 
 
 class WorkerError(EnergonError):
-    """A worker process died or hung."""
+    """A worker process died or hung.
+
+    Attributes:
+        item: Index of the item that it worked on; None if it is not known.
+    """
+
+    item: int | None = None
 
 
 class SkipSample(Exception):  # noqa: N818 - the public name that training code raises

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from loader.format import worker_pool
+from loader.engine import workers as worker_pool
 from tests.forked_scripts import ForkedScripts, forked_scripts
 
 # No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.

@@ -28,6 +28,7 @@ LAYERS = (
     "loader.renamed_parameters",
     "loader.storage",
     "loader.accounting",
+    "loader.engine",
     "loader.format",
     "loader.dataset",
     "loader.lint",

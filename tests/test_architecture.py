@@ -279,7 +279,7 @@ def test_every_requirement_is_imported() -> None:
         ("loader.storage.local", "from .. import format", upward_imports),
         ("loader.storage.local", "def f():\n    from ..format.tar_scan import scan", upward_imports),
         ("loader.format.prepare.run", "import energon_cli.main", upward_imports),
-        ("loader.format.worker_pool", "from .. import EnergonError", upward_imports),
+        ("loader.engine.workers", "from .. import EnergonError", upward_imports),
         ("loader.format.prepare.run", "from loader.errors import EnergonError", absolute_imports_of_own_package),
         ("loader.format.prepare.run", "import loader.errors", absolute_imports_of_own_package),
         ("loader.format.prepare.run", "def f():\n    import torch.nn", forbidden_imports),

@@ -9,7 +9,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
-from ..format.worker_pool import stream_from_workers
+from ..engine.workers import stream_from_workers
 
 _SHOWN = 200  # characters of a task in an error
 

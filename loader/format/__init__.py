@@ -6,13 +6,11 @@
 ``records/``           files of numbered samples (JSONL, tokens, Parquet) under one interface, and folders of them
 ``documents/``         ``split.yaml``, ``dataset.yaml``, ``.info.json``: parsing and writing
 ``index/``             the columns of ``index/<uuid>/``: sample → key and byte ranges
-``cluster/``           one prepare divided among processes and machines
 ``compat/``            the files that megatron-energon reads and writes
 ``media/``             metadata of images, audio and video
 ``prepare/``           a folder of shards → a dataset
 ``dataset_ref.py``     which dataset, and by which of its documents
 ``shard_content.py``   the samples of one file, without an index
-``worker_pool.py``     a function over many items in worker processes
 ``nv_meta.py``         the names of the files in ``.nv-meta``
 =====================  ================================================================================
 """

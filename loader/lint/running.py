@@ -9,7 +9,7 @@ from contextlib import closing
 from typing import Any
 
 from ..accounting.part_sets import PartSets
-from ..format.worker_pool import run_in_workers
+from ..engine.workers import run_in_workers
 from .report import LintProgress, LintReport, PictureCounts
 from .rule import Finding
 

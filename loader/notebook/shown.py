@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from ..engine.workers import usable_cores
 from ..errors import ConfigError, EnergonError, TrustError, escape_controls
 from ..format.dataset_ref import DatasetRef
 from ..format.documents.providers import LoadRequest
-from ..format.worker_pool import usable_cores
 from ..inspect.facts import path_facts
 from ..inspect.report import show_facts
 from ..inspect.text import plural

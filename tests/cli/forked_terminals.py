@@ -26,7 +26,7 @@ from tests.source_tree import ROOT
 
 IMPORTED = (
     "energon_cli.main",
-    "loader.format.cluster.executor",
+    "loader.engine.executor",
     "loader.format.media.av_decode",
     "loader.inspect.prepare_choices",
     "loader.samples.building.check",

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from loader.engine import executor
+from loader.engine.executor import open_dask_executor
 from loader.errors import ConfigError, FormatError, WorkerError
-from loader.format.cluster import executor
-from loader.format.cluster.executor import open_dask_executor
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import RATIO, copy_of, write_shards, written

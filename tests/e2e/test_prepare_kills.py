@@ -289,7 +289,7 @@ def test_ctrl_c_ends_all_and_leaves_what_was_there(
 INTERRUPTED_START = """
 import os, signal, sys, threading, time
 from multiprocessing import util
-from loader.format import worker_pool
+from loader.engine import workers as worker_pool
 
 method, interrupted = sys.argv[1], int(sys.argv[2])
 due, sent, starts = threading.Event(), threading.Event(), []
@@ -336,7 +336,7 @@ def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(method: st
 def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from loader.format import worker_pool
+    from loader.engine import workers as worker_pool
     from loader.format.prepare import scans as shard_scans
 
     write_shards(tmp_path, 6)

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 
 from loader.compat.webdataset_factory import prepare_dataset
+from loader.engine.share import Share
 from loader.errors import ConfigError, FormatError, StorageError, WorkerError
-from loader.format.cluster.share import PART_PLAN, Part
 from loader.format.index.journal import Journal, save_scans
 from loader.format.index.shard_index import index_shard
-from loader.format.prepare.part import PartReport, run_part
+from loader.format.prepare.part import PART_PLAN, PartReport, run_part
 from loader.format.prepare.plan import PreparePlan
 from loader.format.prepare.run import run_prepare
 from loader.storage import open_storage
@@ -42,7 +42,7 @@ PARTS = 4
 
 
 def part(folder: Path, number: int, parts: int = PARTS, **options: Any) -> PartReport:
-    return run_part(PreparePlan(path=str(folder), **options), Part(number, parts))
+    return run_part(PreparePlan(path=str(folder), **options), Share(number, parts))
 
 
 def all_parts(folder: Path, parts: int = PARTS, **options: Any) -> list[PartReport]:
@@ -218,7 +218,7 @@ def stopped_part(folder: Path) -> subprocess.Popen[str]:
     """Start a part that stops, with its lock held, before it scans its second group of shards."""
     code = (
         "import os, signal, sys\n"
-        "from loader.format.cluster.share import Part\n"
+        "from loader.engine.share import Share\n"
         "from loader.format.prepare import scans\n"
         "from loader.format.prepare.part import run_part\n"
         "from loader.format.prepare.plan import PreparePlan\n"
@@ -230,7 +230,7 @@ def stopped_part(folder: Path) -> subprocess.Popen[str]:
         "    saved.append(group)\n"
         "    return original(storage, group, part)\n"
         "original, scans.save_scans = scans.save_scans, save\n"
-        "run_part(PreparePlan(path=sys.argv[1]), Part(1, 2))\n"
+        "run_part(PreparePlan(path=sys.argv[1]), Share(1, 2))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

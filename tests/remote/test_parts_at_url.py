@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from loader.engine.share import Share, divide_shards, read_plan, write_plan
 from loader.errors import ConfigError
-from loader.format.cluster.share import PART_PLAN, Part, divide_shards, read_part_plan, write_part_plan
-from loader.format.prepare.part import run_part
+from loader.format.prepare.part import PART_PLAN, run_part
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
 from loader.format.prepare.run import run_prepare
 from loader.storage import FileInfo, open_storage
@@ -68,29 +68,29 @@ def test_four_processes_and_a_merge_write_the_files_of_one_process(bucket: Path)
 
 def test_a_part_scans_nothing_twice_and_a_merge_names_the_missing_ones(bucket: Path) -> None:
     plan = PreparePlan(path=MANY)
-    assert run_part(plan, Part(2, PARTS)).scanned == 3
-    assert run_part(plan, Part(2, PARTS)).scanned == 0
+    assert run_part(plan, Share(2, PARTS)).scanned == 3
+    assert run_part(plan, Share(2, PARTS)).scanned == 0
     with pytest.raises(ConfigError, match="parts 1,3-4 of 4 are not complete: 9 of 12 shards are not scanned"):
         prepare(MANY, merge=True)
     with pytest.raises(ConfigError, match="being prepared in 4 parts") as caught:
         prepare(MANY)
     assert f"{MANY}/{PART_PLAN}" in str(caught.value.hint)
     write_shard(shard_path(bucket / "many", 4), caption_samples(90, 2))  # changes meanwhile
-    assert run_part(plan, Part(2, PARTS)).scanned == 1
+    assert run_part(plan, Share(2, PARTS)).scanned == 1
 
 
 def test_of_two_writers_one_writes_the_plan(bucket: Path) -> None:
     storage = open_storage(MANY)
     plans = [divide_shards([FileInfo(name=name, size_bytes=1, mtime_ns=0)], 2) for name in ("a", "b")]
-    assert [write_part_plan(storage, plan) for plan in plans] == [plans[0], plans[0]]
-    assert read_part_plan(storage) == plans[0]
+    assert [write_plan(storage, PART_PLAN, plan) for plan in plans] == [plans[0], plans[0]]
+    assert read_plan(storage, PART_PLAN) == plans[0]
     assert (bucket / "many" / PART_PLAN).exists()
 
 
 def test_a_prepare_does_not_commit_over_parts_that_started_meanwhile(bucket: Path) -> None:
     def start_a_part(now: PrepareProgress) -> None:
         if now.shards_done == 12:
-            run_part(PreparePlan(path=MANY), Part(1, PARTS))
+            run_part(PreparePlan(path=MANY), Share(1, PARTS))
 
     with pytest.raises(ConfigError, match="being prepared in 4 parts"):
         run_prepare(PreparePlan(path=MANY, split=RATIO), on_progress=start_a_part)

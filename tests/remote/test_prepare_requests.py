@@ -15,7 +15,7 @@ import pytest
 from loader import build_filter_index
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import open_filter
-from loader.format.cluster.share import Part
+from loader.engine.share import Share
 from loader.format.columns.column import open_column, write_column
 from loader.format.prepare.part import run_part
 from loader.format.prepare.plan import PreparePlan, PrepareProgress
@@ -140,11 +140,11 @@ def test_progress_counts_shards_and_not_groups(server: ObjectServer, folder: Pat
 def test_a_part_reads_its_own_scans_and_a_merge_all(server: ObjectServer, folder: Path) -> None:
     plan = PreparePlan(path=URL, split=RATIO)
     for number in (1, 2, 3):
-        assert run_part(plan, Part(number, 3)).scanned == 2
+        assert run_part(plan, Share(number, 3)).scanned == 2
     stored = {path.relative_to(folder).as_posix() for path in folder.rglob("*.scans")}
     assert len(stored) == 3
     server.requests.clear()
-    assert run_part(plan, Part(2, 3)).scanned == 0
+    assert run_part(plan, Share(2, 3)).scanned == 0
 
     def scans_read() -> set[str]:
         return {one.key.removeprefix("bucket/ds/") for one in server.requests if one.method == "GET"} & stored

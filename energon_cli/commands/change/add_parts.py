@@ -62,7 +62,7 @@ def add_parts(
             energon add-parts /data/coco --from masks/ --nonmatch skip /data/coco_masks
     """
     from loader.convert import AddPartsPlan, run_add_parts
-    from loader.format import usable_cores
+    from loader.engine import usable_cores
 
     renamed = {old: new for old, _, new in (pair.partition("=") for pair in rename)}
     if not all(renamed.values()):

@@ -83,7 +83,7 @@ def exclude(
     """
     from loader import inspect as library
     from loader.dataset.query import SampleQuery
-    from loader.format import usable_cores
+    from loader.engine import usable_cores
     from loader.format.documents import is_metadataset
 
     # Exactly one thing is to be done.

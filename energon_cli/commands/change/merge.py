@@ -54,7 +54,7 @@ def merge(
             energon merge /data/coco /data/laion /data/both --rename-keys
     """
     from loader.convert import MergePlan, run_merge
-    from loader.format import usable_cores
+    from loader.engine import usable_cores
 
     if len(inputs) < 2:
         raise click.UsageError("Name at least two datasets, and then the new one.")

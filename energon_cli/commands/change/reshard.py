@@ -68,7 +68,7 @@ def reshard(
             energon reshard /data/coco s3://bucket/coco --shuffle --seed 7
     """
     from loader.convert import ReshardPlan, ShardLayout, run_reshard
-    from loader.format import usable_cores
+    from loader.engine import usable_cores
     from loader.format.prepare import parse_ratio
 
     if shuffle_seed is not None and sort_by is not None:

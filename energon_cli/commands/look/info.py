@@ -47,7 +47,7 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool) -> None:
         Pass the number of samples to a script:
             energon info /data/coco --json | jq .samples
     """
-    from loader.format import usable_cores
+    from loader.engine import usable_cores
     from loader.inspect import path_facts, show_facts
 
     documents = []

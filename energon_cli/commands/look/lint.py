@@ -99,7 +99,7 @@ def lint(
         raise click.UsageError(f"--json and --format {output_format} exclude each other.")
     refs = tuple(map(check_ref, refs))
     units = [_checked_unit(ref, level=level, fix=fix, split_parts=split_parts) for ref in refs]
-    from loader.format import usable_cores
+    from loader.engine import usable_cores
     from loader.inspect import LintRequest, exclude_broken
 
     from .lint_output import print_documents, print_report

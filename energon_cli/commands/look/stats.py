@@ -80,7 +80,7 @@ def stats(
         Show the datasets of a mix:
             energon stats /data/mix.yaml -n 1000 --json
     """
-    from loader.format import usable_cores
+    from loader.engine import usable_cores
     from loader.format.documents import read_value_names
     from loader.inspect.stats import StatsRequest, collect_stats, html_report
     from loader.metadataset import choose_samples, named_datasets, open_datasets

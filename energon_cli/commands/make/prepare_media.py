@@ -99,7 +99,8 @@ def prepare_media(path: str, *, num_workers: int | None, as_json: bool, **flags:
             "Choose the files to read with --media-metadata-by-header, --media-metadata-by-extension"
             " or --media-metadata-by-glob '*.jpg,*.png'."
         )
-    from loader.format import DatasetRef, usable_cores
+    from loader.engine import usable_cores
+    from loader.format import DatasetRef
     from loader.format.prepare import check_destination, prepare_media_folder, unwritable_folder
 
     # Check that the folder may get an index.

@@ -13,6 +13,7 @@ from traceback import clear_frames
 import msgspec
 
 from ...arrays import IntArray
+from ...engine.workers import stream_from_workers
 from ...errors import SampleError
 from ...format.nv_meta import FOLDER
 from ...format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
@@ -25,7 +26,6 @@ from ...format.unfinished import (
     remove_left_files,
     remove_work_folder,
 )
-from ...format.worker_pool import stream_from_workers
 from ...storage import LocalStorage, Storage, may_use_rust, open_storage
 from ..rows.row import NO_SPLIT
 from ..rows.row_file import order_rows, plan_shards

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
+from ...engine.workers import run_in_workers, usable_cores
 from ...errors import EnergonError, StorageError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.next_command import command_for_folder, quoted
@@ -31,7 +32,6 @@ from ...format.prepare.plan import PreparePlan, ProgressCallback
 from ...format.prepare.shards import count_text, find_shards
 from ...format.tar.names import decode_name, encode_name
 from ...format.unfinished import check_finished
-from ...format.worker_pool import run_in_workers, usable_cores
 from ...storage import FileInfo, ReadableFile, Storage, open_parent, open_storage
 from ..dataset import NoDocuments
 from ..tar import TarDataset

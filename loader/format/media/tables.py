@@ -10,10 +10,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, get_args
 
+from ...engine.workers import run_in_workers
 from ...storage import Storage
 from ..compat.sqlite_index import MEDIA_TABLES, SQLITE_SETTINGS, disk_error, open_sqlite
 from ..nv_meta import INDEX_SQLITE
-from ..worker_pool import run_in_workers
 from .extraction import BrokenMedia, FileRegion, extract_media
 from .metadata import AVMetadata, MediaFilter, MediaStrategy, has_media_tables, parse_patterns, serialize_media_metadata
 

@@ -5,6 +5,7 @@ from .decompress import DecompressReport as DecompressReport, decompress_shards 
 from .media_folder import prepare_media_folder as prepare_media_folder
 from .part import (
     PartReport as PartReport,
+    check_not_planned as check_not_planned,
     run_part as run_part,
 )
 from .plan import (

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shlex
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 
+from ...engine.share import Share, SharePlan, divide_shards, format_numbers, read_plan, write_plan
 from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, RemoteStorage, Storage
-from ..cluster.share import PART_PLAN, Part, PartPlan, divide_shards, read_part_plan, scan_folders, write_part_plan
 from ..index.current import PreviousIndex
 from ..index.journal import Journal, ScanFolders, download_scans
+from ..nv_meta import WORK_FOLDER
 from .plan import PreparePlan, ProgressCallback, ScanHow
 from .scans import ShardScans
 from .shards import find_shards, parse_exclude
 from .staging import unchanged_shards
 from .workspace import check_destination, open_part_workspace
+
+PART_PLAN = f"{WORK_FOLDER}/parts.json"
+"""The plan of the shares of a prepare."""
 
 _STATUS_THREADS = 32  # of a network file system or an object store
 
@@ -26,7 +33,7 @@ _STATUS_THREADS = 32  # of a network file system or an object store
 class PartReport:
     """The outcome of one part of a prepare."""
 
-    part: Part
+    part: Share
     shards: int
     size_bytes: int
     scanned: int  # number of shards
@@ -34,7 +41,7 @@ class PartReport:
 
 
 def run_part(
-    plan: PreparePlan, part: Part, *, dry_run: bool = False, on_progress: ProgressCallback | None = None
+    plan: PreparePlan, part: Share, *, dry_run: bool = False, on_progress: ProgressCallback | None = None
 ) -> PartReport:
     """Scan one part of a dataset's shards.
 
@@ -66,9 +73,9 @@ def run_part(
     )
 
 
-def _part_plan(storage: Storage, plan: PreparePlan, part: Part, *, write: bool) -> PartPlan:
+def _part_plan(storage: Storage, plan: PreparePlan, part: Share, *, write: bool) -> SharePlan:
     """Return the plan of all parts; write it, unless another part has done so or there is nothing to scan."""
-    written = read_part_plan(storage)
+    written = read_plan(storage, PART_PLAN)
     if written is None:
         search = find_shards(storage, exclude=plan.exclude)
         if search.format is not None:
@@ -80,14 +87,14 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Part, *, write: bool) 
         check_destination(storage, plan.ref, shards=search.names, force=plan.force)
         reused = {} if plan.force else unchanged_shards(plan, search.shards, PreviousIndex(storage))
         to_scan = [shard for number, shard in enumerate(search.shards) if number not in reused]
-        written = divide_shards(to_scan, part.parts)
+        written = divide_shards(to_scan, part.count)
         if write and to_scan:
-            written = write_part_plan(storage, written)
-    if written.parts != part.parts:
+            written = write_plan(storage, PART_PLAN, written)
+    if written.count != part.count:
         raise ConfigError(
-            f"this dataset is being prepared in {written.parts} parts, since {written.planned_at}; found {part}",
+            f"this dataset is being prepared in {written.count} parts, since {written.planned_at}; found {part}",
             at=storage.path(""),
-            hint=f"divide it into {written.parts} parts, too; for another number, first remove"
+            hint=f"divide it into {written.count} parts, too; for another number, first remove"
             f" {storage.path(PART_PLAN)}, which keeps what is scanned",
         )
     return written
@@ -129,3 +136,69 @@ def _scan(
             for shard in to_scan:
                 scans.wait_for(shard)
     return len(to_scan)
+
+
+def scan_folders(plan: SharePlan, number: int) -> ScanFolders:
+    """Return the folders of the scans of a part."""
+    division = json.dumps([plan.starts, plan.shards]).encode("ascii")
+    return ScanFolders(hashlib.sha256(division).hexdigest()[:16], str(number))
+
+
+def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
+    """Check that no part of a prepare was started.
+
+    Args:
+        is_known: Answer from a listing of it, if there is one; False looks for a plan that was written since.
+    """
+    plan = None if is_known and not storage.exists(PART_PLAN) else read_plan(storage, PART_PLAN)
+    if plan is not None:
+        raise ConfigError(
+            f"this dataset is being prepared in {plan.count} parts, since {plan.planned_at}",
+            at=storage.path(""),
+            hint="commit the parts with --merge, which names those that are missing; or give them up: remove"
+            f" {storage.path(PART_PLAN)}",
+        )
+
+
+_MAX_SHARDS = 5  # in a message
+
+
+def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
+    """Check that each shard of the plan was scanned.
+
+    Args:
+        unscanned: Shards without a scan; those that arrived after the plan are no fault.
+    """
+    plan, url = read_plan(storage, PART_PLAN), shlex.quote(storage.url)
+    if plan is None:
+        if not unscanned:
+            return
+        raise ConfigError(
+            f"there are no parts to merge: {len(unscanned):,} shards are not scanned, and no part was started",
+            at=storage.path(""),
+            hint=f"run the parts first: energon prepare {url} --share 1/64, and so on",
+        )
+    # Find the parts with shards that are not scanned.
+    missing = frozenset(unscanned)
+    found = {
+        number: [name for name in plan.shards_of(number) if name in missing] for number in range(1, plan.count + 1)
+    }
+    names = [name for shards in found.values() for name in shards]
+    if not names:
+        return
+    # Name them, and the command that runs the first one.
+    numbers = [number for number, shards in found.items() if shards]
+    which = (
+        f"part {numbers[0]} of {plan.count} is"
+        if len(numbers) == 1
+        else (f"parts {format_numbers(numbers)} of {plan.count} are")
+    )
+    shown = ", ".join(names[:_MAX_SHARDS]) + (", …" if len(names) > _MAX_SHARDS else "")
+    raise ConfigError(
+        f"{which} not complete: {len(names):,} of {len(plan.shards):,} shards are not scanned: {shown}",
+        at=storage.path(""),
+        hint=f"run {'it' if len(numbers) == 1 else 'them'}, then merge again:"
+        f" energon prepare {url} --share {Share(numbers[0], plan.count)}"
+        + (f" (with SLURM: sbatch --array={format_numbers(numbers)})" if len(numbers) > 1 else "")
+        + "; a part names shards that are damaged",
+    )

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting import Account
+from ...engine.executor import run_in_executor
+from ...engine.workers import run_in_workers
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
 from ..carry import NextValues, carry_to_next_index
-from ..cluster.executor import run_in_executor
 from ..contents.findings import MAX_JSON_BYTES, Contents, ContentSampler, parse_document
 from ..documents.dataset_files import read_shard_info
 from ..documents.providers import record_format
@@ -35,7 +36,6 @@ from ..jsonl.lines import BYTE_ORDER_MARK
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE
 from ..records.folder_index import RecordIndex, open_record_file, open_record_index, part_sets_of_files
 from ..records.record_file import read_record
-from ..worker_pool import run_in_workers
 from .plan import PreparePlan, PrepareProgress, PrepareReport, RunningPrepare, ScanHow, SplitRequest
 from .scans import raise_scan_errors
 from .shards import ShardSearch, find_shards

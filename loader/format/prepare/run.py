@@ -15,7 +15,6 @@ from ...accounting.large_parts import is_limited
 from ...errors import ConfigError
 from ...storage import RemoteStorage, Storage
 from ..carry import NextValues, carry_to_next_index
-from ..cluster.share import check_complete, check_not_planned
 from ..compat.files import STAGED_SQLITE, stale_compat_files
 from ..contents.findings import ContentSampler
 from ..index.current import prefetch_documents
@@ -27,6 +26,7 @@ from ..media.tables import MediaReport
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, SPLIT_YAML
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .media_folder import collect_media
+from .part import check_complete, check_not_planned
 from .plan import PartSize, PreparePlan, PrepareReport, ProgressCallback, RunningPrepare, ScanHow, SplitRequest
 from .record_folder import RecordPrepare
 from .shards import ShardSearch, compressed_warning, find_shards

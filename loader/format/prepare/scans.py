@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from ...engine.executor import run_in_executor
+from ...engine.workers import StoppedError, run_in_workers, stream_from_workers
 from ...errors import EnergonError, FormatError, StorageError
 from ...storage import FileInfo, LocalStorage, RemoteStorage, SplitStorage, Storage, may_use_rust
-from ..cluster.executor import run_in_executor
 from ..compat.files import stage_tar_idx
 from ..contents.findings import Contents, ContentSampler
 from ..index.journal import Journal, ScanFolders, ScanPlace, download_scan, save_scans, upload_scans
 from ..index.remote_shard import RemoteIndexer, ScanMode
 from ..index.shard_index import ShardIndex, index_shard
 from ..index.small_shards import index_small_shards
-from ..worker_pool import StoppedError, run_in_workers, stream_from_workers
 from .plan import PrepareProgress, ScanHow
 
 _MAX_GROUP_SHARDS = 64

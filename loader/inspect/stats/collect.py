@@ -20,12 +20,12 @@ from ...dataset.opening import dataset_at
 from ...dataset.query import SampleQuery, find_samples
 from ...dataset.query.dataset_values import only_value
 from ...dataset.records import SingleFile
+from ...engine.workers import run_in_workers
 from ...errors import ConfigError
 from ...format.columns.column import BY_STATS, column_of, value_of_column, write_column
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.messages import did_you_mean
 from ...format.documents.value_name import ValueName, parse_value_name, values_meant
-from ...format.worker_pool import run_in_workers
 from ...version import __version__
 from .distribution import Distribution, TopValues
 from .scan import Broken, ScanResult, ScanTask, as_array, media_parts, scan_samples

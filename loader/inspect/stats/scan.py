@@ -22,11 +22,11 @@ from ...dataset.dataset import Dataset
 from ...dataset.opening import dataset_at
 from ...dataset.query.condition import Values
 from ...dataset.tar import tar_index
+from ...engine.workers import run_in_workers
 from ...errors import ConfigError, EnergonError, SampleError, TrustError
 from ...escaped_log import get_logger
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
-from ...format.worker_pool import run_in_workers
 from ...storage import AscendingFile, ReadableFile
 from .values import (
     PartValues,

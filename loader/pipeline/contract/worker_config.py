@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ...engine.share import launched_rank
 from ...errors import ConfigError, EnergonError
-from ...format.cluster.share import launched_rank
 from ...lazy_torch import torch
 from ...order import mix
 from ...samples.hooks import HookContext, hook_context, running_hook_context, set_hook_context

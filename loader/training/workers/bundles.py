@@ -30,7 +30,7 @@ import torch
 from torch.utils.data._utils import worker as torch_worker
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from ...format.worker_pool import forking, settle_fork
+from ...engine.workers import forking, settle_fork
 from ...pipeline.contract.iterated import warn_once
 from ...pipeline.contract.running import State
 from ...pipeline.measuring.counts import PackedCounts

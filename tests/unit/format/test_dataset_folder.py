@@ -14,8 +14,8 @@ import pytest
 from loader.dataset.dataset import Dataset
 from loader.dataset.opening import folder_at
 from loader.dataset.split_parts import excluded_samples, is_excluded, samples_of_part
+from loader.engine import workers as worker_pool
 from loader.errors import ConfigError, FormatError, StorageError
-from loader.format import worker_pool
 from loader.format.dataset_ref import DatasetRef
 from loader.format.documents.dataset_config import format_dataset_config
 from loader.format.documents.providers import ALL_PARTS

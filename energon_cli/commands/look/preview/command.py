@@ -82,7 +82,7 @@ def preview(
         Show the raw parts of random samples:
             energon preview /data/coco --shuffle --crude
     """
-    from loader.format import usable_cores
+    from loader.engine import usable_cores
     from loader.inspect import PreviewRequest, open_views
 
     # Open the samples of all keys; tar files that are not prepared are scanned as far as needed.

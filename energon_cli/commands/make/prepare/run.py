@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.engine import Share, parse_share, usable_cores
 from loader.errors import ConfigError, StorageError, escape_controls
-from loader.format import usable_cores
-from loader.format.cluster import Part, check_not_planned, parse_part
 from loader.format.documents import content_of_folder, import_hint
 from loader.format.prepare import (
     DecompressReport,
@@ -21,6 +20,7 @@ from loader.format.prepare import (
     PreparePlan,
     PrepareReport,
     check_destination,
+    check_not_planned,
     decompress_shards,
     plan_split,
     run_part,
@@ -93,15 +93,15 @@ def prepare_part(flags: PrepareFlags) -> None:
             on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
         )
     if flags.as_json:
-        facts = facts_of(report, "part=part.number parts=part.parts shards bytes=size_bytes scanned")
+        facts = facts_of(report, "part=part.number parts=part.count shards bytes=size_bytes scanned")
         print_json({"path": flags.path, **facts, "dry_run": flags.dry_run, "seconds": report.seconds})
     else:
         _show_part(flags, report)
 
 
-def _part_of_flag(text: str) -> Part:
+def _part_of_flag(text: str) -> Share:
     try:
-        return parse_part(text, os.environ)
+        return parse_share(text, os.environ)
     except ConfigError as error:
         hint = f"; {error.hint}" if error.hint else ""
         raise click.BadParameter(f"{error.message}{hint}", param_hint="--part") from error

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from loader.format.cluster import open_dask_executor
+from loader.engine.executor import open_dask_executor
 from loader.format.prepare import PreparePlan, PrepareProgress, RunningPrepare, open_prepare
 from loader.inspect import ShardFolder, contents_of_scan
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from loader.engine.share import Share, parse_share
 from loader.errors import ConfigError
-from loader.format.cluster.share import Part, parse_part
 
 
 def array(task: int, *, count: int, first: int = 1, step: int = 1, last: int | None = None) -> dict[str, str]:
@@ -25,18 +25,18 @@ def array(task: int, *, count: int, first: int = 1, step: int = 1, last: int | N
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
-        (array(3, count=64), Part(3, 64)),
-        (array(0, count=4, first=0), Part(1, 4)),
-        (array(8, count=5, first=0, step=2), Part(5, 5)),
-        ({"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "3"}, Part(3, 3)),
-        ({"RANK": "0", "WORLD_SIZE": "8"}, Part(1, 8)),
-        ({"RANK": "7", "WORLD_SIZE": "8"}, Part(8, 8)),
-        ({"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, Part(2, 2)),
-        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, Part(2, 2)),
+        (array(3, count=64), Share(3, 64)),
+        (array(0, count=4, first=0), Share(1, 4)),
+        (array(8, count=5, first=0, step=2), Share(5, 5)),
+        ({"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "3"}, Share(3, 3)),
+        ({"RANK": "0", "WORLD_SIZE": "8"}, Share(1, 8)),
+        ({"RANK": "7", "WORLD_SIZE": "8"}, Share(8, 8)),
+        ({"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2"}, Share(2, 2)),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"}, Share(2, 2)),
     ],
 )
-def test_auto_takes_the_part_from_the_environment(environ: dict[str, str], expected: Part) -> None:
-    assert parse_part("auto", environ) == expected
+def test_auto_takes_the_part_from_the_environment(environ: dict[str, str], expected: Share) -> None:
+    assert parse_share("auto", environ) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,10 +54,10 @@ def test_auto_takes_the_part_from_the_environment(environ: dict[str, str], expec
 )
 def test_an_environment_without_a_part_is_an_error(environ: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        parse_part("auto", environ)
+        parse_share("auto", environ)
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "3", "3/", "-1/4", "1/0", "a/b", "1/4/4", "³/4", "1/9999999", ""])
 def test_a_text_that_is_no_part_is_an_error(text: str) -> None:
-    with pytest.raises(ConfigError, match="expected PART/PARTS with"):
-        parse_part(text, {})
+    with pytest.raises(ConfigError, match="expected SHARE/SHARES with"):
+        parse_share(text, {})

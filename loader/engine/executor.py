@@ -1,4 +1,4 @@
-"""Run a function over many items in an executor, as results arrive; open a Dask cluster's executor."""
+"""Run a function over many items in an executor, as results arrive; open the executors of Dask and Ray clusters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
-from ...errors import ConfigError, EnergonError, WorkerError
-from ..worker_pool import STOP_PERIOD_S, StoppedError
+from ..errors import ConfigError, EnergonError, WorkerError
+from .workers import STOP_PERIOD_S, StoppedError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")

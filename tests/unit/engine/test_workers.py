@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from loader.engine import workers as worker_pool
+from loader.engine.workers import run_in_workers
 from loader.errors import FormatError, WorkerError
-from loader.format import worker_pool
-from loader.format.worker_pool import run_in_workers
 
 
 @pytest.fixture(params=["forked", "spawned"])

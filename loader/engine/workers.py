@@ -13,15 +13,16 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
 from ..errors import WorkerError
@@ -31,6 +32,9 @@ _PREFETCH = 4  # items queued for each worker, so that it does not wait while th
 _MAY_FORK = sys.platform != "darwin"  # forking is faster, but system libraries of macOS crash in forked processes
 
 STOP_PERIOD_S = 0.1  # time between two checks whether another thread has stopped the work
+
+Environments = Sequence[Mapping[str, str]]
+"""The variables of each worker; more workers than these begin again with the first."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -46,6 +50,8 @@ def run_in_workers(
     *,
     workers: int,
     is_stopped: Callable[[], bool] | None = None,
+    environments: Environments = (),
+    timeout_s: float | None = None,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which results arrive.
 
@@ -57,12 +63,22 @@ def run_in_workers(
         workers: Number of processes, at most one for each item; with one, the function runs in this process, unless
             ``is_stopped`` is given.
         is_stopped: When it returns True, a ``StoppedError`` ends the work.
+        environments: Variables that are set in each worker, such as its ``CUDA_VISIBLE_DEVICES``.
+        timeout_s: A worker whose item takes longer is killed.
 
     Raises:
         Exception: The function raised this error.
+        WorkerError: A worker was killed; ``item`` of the error is the index of its item.
     """
-    apart = workers > 1 or is_stopped is not None
-    return stream_from_workers(partial(_single, function), items, workers=workers, apart=apart, is_stopped=is_stopped)
+    return stream_from_workers(
+        partial(_single, function),
+        items,
+        workers=workers,
+        apart=workers > 1 or is_stopped is not None or timeout_s is not None or bool(environments),
+        is_stopped=is_stopped,
+        environments=environments,
+        timeout_s=timeout_s,
+    )
 
 
 def stream_from_workers(
@@ -72,6 +88,8 @@ def stream_from_workers(
     workers: int,
     apart: bool,
     is_stopped: Callable[[], bool] | None = None,
+    environments: Environments = (),
+    timeout_s: float | None = None,
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and each result of ``function(item)``, in the order in which results arrive.
 
@@ -82,10 +100,13 @@ def stream_from_workers(
         workers: Number of processes, at most one for each item.
         apart: Run the function in the workers, and not in this process.
         is_stopped: As for :func:`run_in_workers`; it is not called for work in this process.
+        environments: As for :func:`run_in_workers`.
+        timeout_s: As for :func:`run_in_workers`; the longest time between two results of an item.
     """
     if not items or not apart:
         return _run_serially(function, items)
-    results = _run_in_pool(function, items, min(max(1, workers), len(items)), is_stopped)
+    pool = _Pool(environments, timeout_s)
+    results = _run_in_pool(pool, function, items, min(max(1, workers), len(items)), is_stopped)
     next(results)  # run the generator up to its first yield, so that workers start now and closing it ends them
     return results
 
@@ -104,10 +125,13 @@ def _run_serially(
 
 
 def _run_in_pool(
-    function: Callable[[Any], Any], items: Sequence[Any], workers: int, is_stopped: Callable[[], bool] | None
+    pool: _Pool,
+    function: Callable[[Any], Any],
+    items: Sequence[Any],
+    workers: int,
+    is_stopped: Callable[[], bool] | None,
 ) -> Generator[Any, None, None]:
     """Yield once when the workers have started, then the results."""
-    pool = _Pool()
     try:
         pool.start_workers(function, workers)
         remaining = pool.start(items)
@@ -126,9 +150,12 @@ def _has_one_thread() -> bool:
 
 
 class _Pool:
-    def __init__(self) -> None:
+    def __init__(self, environments: Environments = (), timeout_s: float | None = None) -> None:
+        self._environments = environments
+        self._timeout_s = timeout_s
         self._processes: dict[Connection, BaseProcess] = {}
         self._pending: dict[Connection, deque[tuple[int, Any]]] = {}  # the unanswered items of each worker
+        self._answered: dict[Connection, float] = {}  # time of the last answer of each worker, or of its start
 
     def start_workers(self, function: Callable[[Any], Any], workers: int) -> None:
         is_local = "<locals>" in getattr(function, "__qualname__", "")  # it does not pickle
@@ -137,14 +164,18 @@ class _Pool:
         if not forks:
             resource_tracker.ensure_running()  # else the first spawn does, and unblocks interrupts
         with _interrupts_deferred(), forking() if forks else _main_module_hidden():
-            for _ in range(workers):
+            for number in range(workers):
+                variables = self._environments[number % len(self._environments)] if self._environments else {}
                 ours, theirs = context.Pipe()
                 # A forked worker inherits our ends of the pipes; it must close them to notice that this process died.
                 inherited = [*self._processes, ours] if forks else None
-                process: BaseProcess = context.Process(target=_serve, args=(function, theirs, inherited), daemon=True)
+                process: BaseProcess = context.Process(
+                    target=_serve, args=(function, theirs, inherited, variables), daemon=True
+                )
                 process.start()
                 theirs.close()
                 self._processes[ours] = process
+                self._answered[ours] = time.monotonic()
 
     def start(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Send the first items to the workers; return the remaining items."""
@@ -160,10 +191,12 @@ class _Pool:
         while busy := [connection for connection, pending in self._pending.items() if pending]:
             if is_stopped is not None and is_stopped():
                 raise StoppedError
-            ready = set(wait(busy, None if is_stopped is None else STOP_PERIOD_S))
+            ready = set(wait(busy, STOP_PERIOD_S if is_stopped or self._timeout_s else None))
             for connection in busy:
                 if connection not in ready:
+                    self._check_time(connection)
                     continue
+                self._answered[connection] = time.monotonic()
                 try:
                     error, results = connection.recv()
                 except (EOFError, OSError):  # OSError: killed while sending an answer
@@ -179,23 +212,34 @@ class _Pool:
 
     def _send(self, connection: Connection, remaining: Iterator[tuple[int, Any]]) -> None:
         for number, item in remaining:
-            self._pending.setdefault(connection, deque()).append((number, item))
+            pending = self._pending.setdefault(connection, deque())
+            if not pending:
+                self._answered[connection] = time.monotonic()
+            pending.append((number, item))
             try:
                 connection.send(item)
             except OSError:
                 raise self._death(connection) from None
             return
 
-    def _death(self, connection: Connection) -> WorkerError:
-        _, item = self._pending[connection][0]
+    def _check_time(self, connection: Connection) -> None:
+        """Kill a worker that does not answer in time."""
+        if self._timeout_s is not None and time.monotonic() - self._answered[connection] > self._timeout_s:
+            self._processes[connection].kill()
+            raise self._death(connection, f"did not answer for {self._timeout_s:g} s and was killed")
+
+    def _death(self, connection: Connection, how: str = "") -> WorkerError:
+        number, item = self._pending[connection][0]
         process = self._processes[connection]
         process.join(timeout=5)
         code = process.exitcode
-        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
-        return WorkerError(
+        how = how or (f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}")
+        error = WorkerError(
             f"a worker process {how} while it worked on {getattr(item, 'name', item)}",
             hint="signal 9 often means out of memory: try fewer workers; prepare and import resume where they stopped",
         )
+        error.item = number
+        return error
 
     def close(self) -> None:
         for connection, process in self._processes.items():
@@ -277,7 +321,13 @@ def settle_fork() -> None:
     gc.freeze()
 
 
-def _serve(function: Callable[[Any], Any], connection: Connection, inherited: list[Connection] | None) -> None:
+def _serve(
+    function: Callable[[Any], Any],
+    connection: Connection,
+    inherited: list[Connection] | None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    os.environ.update(variables)
     if inherited is not None:  # forked
         settle_fork()
         gc.enable()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from loader.engine.share import launched_rank
 from loader.errors import ConfigError
-from loader.format.cluster.share import launched_rank
 
 BATCH = {"SLURM_JOB_ID": "71", "SLURM_NTASKS": "8", "SLURM_NPROCS": "8", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
 ARRAY = BATCH | {"SLURM_ARRAY_JOB_ID": "70", "SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "16"}

@@ -1,14 +1,12 @@
-"""Prepare in parts: the plan which part scans which shards, and the part that a flag or a cluster's environment names.
+"""Shares of one job: which share of how many a process does, and the plan that deals inputs to shares.
 
-The first part writes the plan, once, so that all parts agree even if shards arrive meanwhile. The commit removes it.
+The first share writes the plan, once, so that all shares agree even if inputs arrive meanwhile. The commit removes it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -16,11 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...errors import ConfigError, FormatError, StorageError
-from ...storage import FileInfo, Storage, read_document
-from ...version import __version__
-from ..index.journal import ScanFolders
-from ..nv_meta import WORK_FOLDER
+from ..errors import ConfigError, FormatError, StorageError
+from ..storage import FileInfo, Storage, read_document
+from ..version import __version__
 
 _TORCHRUN = ("RANK", "WORLD_SIZE")
 _MPI = (
@@ -102,35 +98,29 @@ def number_in(environ: Mapping[str, str], name: str, *, default: int | None = No
     return int(text)
 
 
-PART_PLAN = f"{WORK_FOLDER}/parts.json"
-_BYTES_PER_SHARD = 1 << 20  # opening a shard takes as long as scanning about so many bytes
+_BYTES_PER_SHARD = 1 << 20  # opening a shard takes as long as reading about so many bytes
 
 
-class PartPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The shards of each part."""
+class SharePlan(msgspec.Struct, frozen=True, kw_only=True):
+    """The shards of each share."""
 
-    starts: tuple[int, ...]  # number of the first shard of each part
+    starts: tuple[int, ...]  # number of the first shard of each share
     shards: tuple[str, ...]  # names of the shards, in the order of the dataset
     planned_at: str  # time in UTC
     planned_by: str
 
     @property
-    def parts(self) -> int:
+    def count(self) -> int:
+        """Number of shares."""
         return len(self.starts)
 
     def shards_of(self, number: int) -> tuple[str, ...]:
-        """Return the shards of a part; parts are numbered from 1."""
-        stop = self.starts[number] if number < self.parts else len(self.shards)
+        """Return the shards of a share; shares are numbered from 1."""
+        stop = self.starts[number] if number < self.count else len(self.shards)
         return self.shards[self.starts[number - 1] : stop]
 
 
-def scan_folders(plan: PartPlan, number: int) -> ScanFolders:
-    """Return the folders of the scans of a part."""
-    division = json.dumps([plan.starts, plan.shards]).encode("ascii")
-    return ScanFolders(hashlib.sha256(division).hexdigest()[:16], str(number))
-
-
-def divide_shards(shards: Sequence[FileInfo], parts: int) -> PartPlan:
+def divide_shards(shards: Sequence[FileInfo], shares: int) -> SharePlan:
     """Divide shards into runs of neighbours of about the same size in bytes.
 
     >>> shards = [FileInfo(name=name, size_bytes=1 << 30, mtime_ns=0) for name in "abc"]
@@ -139,15 +129,15 @@ def divide_shards(shards: Sequence[FileInfo], parts: int) -> PartPlan:
     (('a',), ('b', 'c'))
     """
     total = sum(shard.size_bytes + _BYTES_PER_SHARD for shard in shards)
-    counts, before = [0] * parts, 0
+    counts, before = [0] * shares, 0
     for shard in shards:
         weight = shard.size_bytes + _BYTES_PER_SHARD
-        counts[(2 * before + weight) * parts // (2 * total)] += 1  # the part that has the middle of the shard
+        counts[(2 * before + weight) * shares // (2 * total)] += 1  # the share that has the middle of the shard
         before += weight
     starts = [0]
     for count in counts[:-1]:
         starts.append(starts[-1] + count)
-    return PartPlan(
+    return SharePlan(
         starts=tuple(starts),
         shards=tuple(shard.name for shard in shards),
         planned_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -155,101 +145,85 @@ def divide_shards(shards: Sequence[FileInfo], parts: int) -> PartPlan:
     )
 
 
-def read_part_plan(storage: Storage) -> PartPlan | None:
-    """Read the plan of a dataset; return None without one."""
+def read_plan(storage: Storage, file: str) -> SharePlan | None:
+    """Read the plan of a job in shares; return None without one."""
     try:
-        plan = msgspec.convert(json.loads(read_document(storage, PART_PLAN)), PartPlan)
+        plan = msgspec.convert(json.loads(read_document(storage, file)), SharePlan)
         if plan.starts[:1] != (0,) or any(start > stop for start, stop in pairwise([*plan.starts, len(plan.shards)])):
-            raise ValueError("its parts do not divide its shards")  # noqa: TRY301 - as a damaged document
+            raise ValueError("its shares do not divide its shards")  # noqa: TRY301 - as a damaged document
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
             return None
         raise
     except (ValueError, msgspec.ValidationError) as error:
         raise FormatError(
-            f"the plan of the parts is damaged: {error}",
-            shard=storage.path(PART_PLAN),
-            hint="remove this file and run all parts again; they keep what is scanned",
+            f"the plan of the shares is damaged: {error}",
+            shard=storage.path(file),
+            hint="remove this file and run all shares again; they keep what is done",
         ) from error
     return plan
 
 
-def write_part_plan(storage: Storage, plan: PartPlan) -> PartPlan:
-    """Write a plan; return the one that counts, which another part may have written before."""
-    storage.create_once(PART_PLAN, json.dumps(msgspec.to_builtins(plan)).encode("ascii"))
-    written = read_part_plan(storage)
+def write_plan(storage: Storage, file: str, plan: SharePlan) -> SharePlan:
+    """Write a plan; return the one that counts, which another share may have written before."""
+    storage.create_once(file, json.dumps(msgspec.to_builtins(plan)).encode("ascii"))
+    written = read_plan(storage, file)
     return plan if written is None else written
 
 
-def check_not_planned(storage: Storage, *, is_known: bool = True) -> None:
-    """Check that no part of a prepare was started.
-
-    Args:
-        is_known: Answer from a listing of it, if there is one; False looks for a plan that was written since.
-    """
-    plan = None if is_known and not storage.exists(PART_PLAN) else read_part_plan(storage)
-    if plan is not None:
-        raise ConfigError(
-            f"this dataset is being prepared in {plan.parts} parts, since {plan.planned_at}",
-            at=storage.path(""),
-            hint="commit the parts with --merge, which names those that are missing; or give them up: remove"
-            f" {storage.path(PART_PLAN)}",
-        )
+_EXPECTED = "expected SHARE/SHARES with 1 ≤ SHARE ≤ SHARES, such as 3/64, or auto"
+_MAX_SHARES = 1_000_000
+_NAME_THE_SHARE = "name the share: --share 3/64"
 
 
-_EXPECTED = "expected PART/PARTS with 1 ≤ PART ≤ PARTS, such as 3/64, or auto"
-_MAX_PARTS = 1_000_000
-_NAME_THE_PART = "name the part: --part 3/64"
+class Share(NamedTuple):
+    """One share of a job.
 
-
-class Part(NamedTuple):
-    """One part of a prepare.
-
-    >>> str(Part(3, 64))
+    >>> str(Share(3, 64))
     '3/64'
     """
 
     number: int  # from 1
-    parts: int
+    count: int
 
     def __str__(self) -> str:
-        return f"{self.number}/{self.parts}"
+        return f"{self.number}/{self.count}"
 
 
-def parse_part(text: str, environ: Mapping[str, str]) -> Part:
-    """Parse ``3/64``, or take the part from the variables of a cluster for ``auto``.
+def parse_share(text: str, environ: Mapping[str, str]) -> Share:
+    """Parse ``3/64``, or take the share from the variables of a cluster for ``auto``.
 
-    >>> parse_part("3/64", {}), parse_part("auto", {"RANK": "0", "WORLD_SIZE": "8"})
-    (Part(number=3, parts=64), Part(number=1, parts=8))
+    >>> parse_share("3/64", {}), parse_share("auto", {"RANK": "0", "WORLD_SIZE": "8"})
+    (Share(number=3, count=64), Share(number=1, count=8))
     """
     if text == "auto":
-        return _part_of_environment(environ)
+        return _share_of_environment(environ)
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-    part = Part(int(match[1]), int(match[2])) if match else Part(0, 0)
-    if not 1 <= part.number <= part.parts <= _MAX_PARTS:
+    share = Share(int(match[1]), int(match[2])) if match else Share(0, 0)
+    if not 1 <= share.number <= share.count <= _MAX_SHARES:
         raise ConfigError(f"{_EXPECTED}; found {text!r}")
-    return part
+    return share
 
 
-def _part_of_environment(environ: Mapping[str, str]) -> Part:
+def _share_of_environment(environ: Mapping[str, str]) -> Share:
     try:
         if environ.get("SLURM_ARRAY_TASK_ID"):
-            return _part_of_array(environ)
+            return _share_of_array(environ)
         launched = launched_rank(environ)
     except ConfigError as error:
-        error.hint = error.hint or _NAME_THE_PART
+        error.hint = error.hint or _NAME_THE_SHARE
         raise
     if launched is None:
         raise ConfigError(
             "auto needs SLURM_ARRAY_TASK_ID and SLURM_ARRAY_TASK_COUNT, or the variables that torchrun, mpirun or srun"
             " set for each process; none of them is set",
-            hint=_NAME_THE_PART,
+            hint=_NAME_THE_SHARE,
         )
-    return Part(launched.rank + 1, launched.world_size)
+    return Share(launched.rank + 1, launched.world_size)
 
 
-def _part_of_array(environ: Mapping[str, str]) -> Part:
-    """Return the part of a task of a SLURM array, whose ids may start and step as the user likes."""
+def _share_of_array(environ: Mapping[str, str]) -> Share:
+    """Return the share of a task of a SLURM array, whose ids may start and step as the user likes."""
     task, count = number_in(environ, "SLURM_ARRAY_TASK_ID"), number_in(environ, "SLURM_ARRAY_TASK_COUNT")
     first = number_in(environ, "SLURM_ARRAY_TASK_MIN", default=1)
     step = max(1, number_in(environ, "SLURM_ARRAY_TASK_STEP", default=1))
@@ -258,9 +232,9 @@ def _part_of_array(environ: Mapping[str, str]) -> Part:
     if rest or not 0 <= index < count or last != first + (count - 1) * step:
         raise ConfigError(
             f"the ids of this SLURM array are no range: {count} tasks from {first} to {last}, this one is {task}",
-            hint='use the ids as numbers of parts: --array=1-64 and --part "$SLURM_ARRAY_TASK_ID/64"',
+            hint='use the ids as numbers of shares: --array=1-64 and --share "$SLURM_ARRAY_TASK_ID/64"',
         )
-    return Part(index + 1, count)
+    return Share(index + 1, count)
 
 
 def format_numbers(numbers: Iterable[int]) -> str:
@@ -276,50 +250,3 @@ def format_numbers(numbers: Iterable[int]) -> str:
         else:
             ranges.append([number, number])
     return ",".join(str(start) if start == stop else f"{start}-{stop}" for start, stop in ranges)
-
-
-# Check that all parts of a prepare are complete.
-
-
-_MAX_SHARDS = 5  # in a message
-
-
-def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
-    """Check that each shard of the plan was scanned.
-
-    Args:
-        unscanned: Shards without a scan; those that arrived after the plan are no fault.
-    """
-    plan, url = read_part_plan(storage), shlex.quote(storage.url)
-    if plan is None:
-        if not unscanned:
-            return
-        raise ConfigError(
-            f"there are no parts to merge: {len(unscanned):,} shards are not scanned, and no part was started",
-            at=storage.path(""),
-            hint=f"run the parts first: energon prepare {url} --part 1/64, and so on",
-        )
-    # Find the parts with shards that are not scanned.
-    missing = frozenset(unscanned)
-    found = {
-        number: [name for name in plan.shards_of(number) if name in missing] for number in range(1, plan.parts + 1)
-    }
-    names = [name for shards in found.values() for name in shards]
-    if not names:
-        return
-    # Name them, and the command that runs the first one.
-    numbers = [number for number, shards in found.items() if shards]
-    which = (
-        f"part {numbers[0]} of {plan.parts} is"
-        if len(numbers) == 1
-        else (f"parts {format_numbers(numbers)} of {plan.parts} are")
-    )
-    shown = ", ".join(names[:_MAX_SHARDS]) + (", …" if len(names) > _MAX_SHARDS else "")
-    raise ConfigError(
-        f"{which} not complete: {len(names):,} of {len(plan.shards):,} shards are not scanned: {shown}",
-        at=storage.path(""),
-        hint=f"run {'it' if len(numbers) == 1 else 'them'}, then merge again:"
-        f" energon prepare {url} --part {Part(numbers[0], plan.parts)}"
-        + (f" (with SLURM: sbatch --array={format_numbers(numbers)})" if len(numbers) > 1 else "")
-        + "; a part names shards that are damaged",
-    )

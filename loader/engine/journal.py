@@ -1,0 +1,162 @@
+"""The results of finished tasks on disk, one file each, so that an interrupted job resumes and shares meet."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from ..errors import ConfigError, FormatError
+from ..storage import Storage
+
+_RESULT = re.compile(r"(\d{8,})\.result")
+_CHECKSUM_BYTES = 4
+_JOB = "job.json"
+
+_Result = TypeVar("_Result")
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """What a journal is about: two jobs with one description compute the same results.
+
+    Attributes:
+        command: Name of the command, for messages.
+        request: All that results depend on: options, the uuid of the dataset, the source of the function.
+        tasks: Number of tasks.
+        starts: Number of the first task of each share; empty without shares.
+    """
+
+    command: str
+    request: dict[str, str]
+    tasks: int
+    starts: tuple[int, ...] = ()
+
+    def differences(self, other: Job) -> list[str]:
+        """Return the names of the parts of the request that differ, and ``tasks`` and ``shares``."""
+        names = sorted({*self.request, *other.request})
+        differing = [name for name in names if self.request.get(name) != other.request.get(name)]
+        differing += ["tasks"] * (self.tasks != other.tasks)
+        return [*differing, *["shares"] * (len(self.starts) != len(other.starts))]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal(Generic[_Result]):
+    """The results of the tasks of one job.
+
+    Workers write results, and this process reads them; a file appears whole or not at all.
+
+    Args:
+        storage: Where the journal lies.
+        folder: Its folder there, which the job has for itself.
+        kind: Type of a result, which :mod:`msgspec` encodes.
+    """
+
+    storage: Storage
+    folder: str
+    kind: Any
+
+    def begin(self, job: Job, *, restart: bool = False, keeps_results: bool = False) -> Job:
+        """Write the description of the job, or compare it with the one that is there; return the one that counts.
+
+        Args:
+            restart: Remove the results of another job.
+            keeps_results: Take the results of another job with the same tasks as results of this one.
+
+        Raises:
+            ConfigError: The folder has results of another job.
+        """
+        file, data = f"{self.folder}/{_JOB}", msgspec.json.encode(job)
+        if restart and self.storage.exists(self.folder):
+            self.storage.remove(self.folder)
+        self.storage.create_once(file, data)
+        there = self.job() or job
+        different = there.differences(job)
+        if not different:
+            return there
+        if keeps_results and not {"tasks", "shares"} & {*different}:
+            with self.storage.create(file) as target:
+                target.write(data)
+            return job
+        raise ConfigError(
+            f"an unfinished {there.command} with another {', '.join(different)} has results here",
+            at=self.storage.path(self.folder),
+            hint="finish it with the same options; or give its results up with --restart"
+            + ("" if {"tasks", "shares"} & {*different} else ", or take them as they are with --keep-results"),
+        )
+
+    def job(self) -> Job | None:
+        """Return the description of the job whose results are here; None if none was begun."""
+        file = f"{self.folder}/{_JOB}"
+        if not self.storage.exists(file):
+            return None
+        try:
+            return msgspec.json.decode(self.storage.read(file), type=Job)
+        except msgspec.DecodeError as error:
+            raise FormatError(
+                f"the description of an unfinished job is damaged: {error}",
+                shard=self.storage.path(file),
+                hint="begin again with --restart",
+            ) from error
+
+    def finished(self) -> set[int]:
+        """Return the numbers of the tasks that have results."""
+        if not self.storage.exists(self.folder):
+            return set()
+        names = (file.name.rpartition("/")[2] for file in self.storage.list(self.folder))
+        return {int(match[1]) for match in map(_RESULT.fullmatch, names) if match}
+
+    def write(self, number: int, result: _Result) -> None:
+        """Store the result of a task; a later one replaces it."""
+        data = msgspec.msgpack.encode(result)
+        with self.storage.create(self._file(number)) as file:
+            file.write(zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") + data)
+
+    def read(self, number: int) -> _Result | None:
+        """Return the result of a task; None if it is damaged, as after a power cut."""
+        stored = self.storage.read(self._file(number))
+        data = memoryview(stored)[_CHECKSUM_BYTES:]
+        if zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, "little") != stored[:_CHECKSUM_BYTES]:
+            return None
+        try:
+            result: _Result = msgspec.msgpack.decode(data, type=self.kind)
+        except msgspec.DecodeError:
+            return None
+        return result
+
+    def remove(self, number: int) -> None:
+        """Remove the result of a task, which runs again."""
+        self.storage.remove(self._file(number))
+
+    def discard(self) -> None:
+        """Remove the journal."""
+        self.storage.remove(self.folder)
+
+    def _file(self, number: int) -> str:
+        return f"{self.folder}/{number:08}.result"
+
+
+def digest_of(request: Mapping[str, str]) -> str:
+    """Return 16 hex digits that name a request."""
+    return hashlib.sha256(msgspec.json.encode(dict(sorted(request.items())))).hexdigest()[:16]
+
+
+@dataclass(frozen=True, slots=True)
+class Journaled(Generic[_Result]):
+    """A function of numbered tasks that stores its results, and returns what the caller counts while tasks run.
+
+    Runs in workers. A result that another run has stored meanwhile is not computed again.
+    """
+
+    function: Callable[[Any], _Result]
+    journal: Journal[_Result]
+
+    def __call__(self, numbered: tuple[int, Any]) -> _Result:
+        number, task = numbered
+        result = self.function(task)
+        self.journal.write(number, result)
+        return result

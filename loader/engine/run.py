@@ -1,0 +1,225 @@
+"""Run the tasks of a job on an engine: the only loop of all heavy commands."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import closing
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Any, Generic, TypeVar
+
+from ..errors import ConfigError, WorkerError
+from .executor import run_in_executor
+from .journal import Job, Journal, Journaled
+from .share import Share, format_numbers
+from .workers import Environments, run_in_workers
+
+_MAX_DEATHS = 3  # of workers with the same task: one may be chance, as when memory is short for a moment
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """Where the tasks of a job run.
+
+    Attributes:
+        workers: Number of processes of this machine; with one, tasks run in this process.
+        executor: Runs the tasks instead: of Ray, of Dask, or any other executor. Tasks are pickled.
+        environments: Variables that are set in each process, such as its ``CUDA_VISIBLE_DEVICES``.
+        timeout_s: A process that takes longer for a task is killed, and the task is repeated.
+        share: Only this share of the tasks runs, and results stay in the journal.
+        merge: No task runs: the journal has the results of all shares.
+        restart: Give up the results of an unfinished job with other options.
+        keeps_results: Take the results of an unfinished job with other options, such as another version of a function.
+    """
+
+    workers: int = 1
+    executor: Executor | None = field(default=None, compare=False)
+    environments: Environments = ()
+    timeout_s: float | None = None
+    share: Share | None = None
+    merge: bool = False
+    restart: bool = False
+    keeps_results: bool = False
+
+    @property
+    def is_partial(self) -> bool:
+        """True if the job runs in shares, whose results only a journal holds."""
+        return self.share is not None or self.merge
+
+    def run(self, function: Callable[[Any], _Result], items: Sequence[Any]) -> Iterator[tuple[int, _Result]]:
+        """Yield the index of an item and ``function(item)``, in the order in which results arrive.
+
+        An item whose process was killed is repeated.
+
+        Raises:
+            WorkerError: The processes of one item were killed three times.
+            Exception: The function raised this error.
+        """
+        if self.executor is not None:
+            with closing(run_in_executor(function, items, self.executor)) as results:
+                yield from results
+            return
+        remaining, deaths = list(range(len(items))), Counter[int]()
+        while remaining:
+            done = set()
+            try:
+                with closing(self._in_processes(function, [items[number] for number in remaining])) as results:
+                    for index, result in results:
+                        done.add(remaining[index])
+                        yield remaining[index], result
+            except WorkerError as error:
+                if error.item is None:
+                    raise
+                deaths[remaining[error.item]] += 1
+                if deaths[remaining[error.item]] == _MAX_DEATHS:
+                    raise
+            remaining = [number for number in remaining if number not in done]
+
+    def _in_processes(
+        self, function: Callable[[Any], _Result], items: Sequence[Any]
+    ) -> Generator[tuple[int, _Result], None, None]:
+        return run_in_workers(
+            function, items, workers=self.workers, environments=self.environments, timeout_s=self.timeout_s
+        )
+
+
+class ShareDone(Exception):  # noqa: N818 - not an error: the rest of the command is for --merge
+    """The tasks of a share are done, and their results in the journal.
+
+    Attributes:
+        share: The share.
+        tasks: Number of its tasks.
+        ran: Number of tasks that this run has computed; earlier ones have computed the others.
+        at: Folder of the journal.
+    """
+
+    def __init__(self, share: Share, *, tasks: int, ran: int, at: str) -> None:
+        super().__init__(f"share {share}: {tasks:,} tasks")
+        self.share = share
+        self.tasks = tasks
+        self.ran = ran
+        self.at = at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTasks(Generic[_Result]):
+    """The tasks of a job, and where their results are stored.
+
+    Attributes:
+        function: Picklable function of a task; runs in workers.
+        tasks: The tasks, a function of the request alone.
+        sizes: Size of each task, in any unit: shares are dealt by it. Empty if all have the same.
+        journal: Holds the results.
+        command: Name of the command, for messages.
+        request: All that the results depend on; see :class:`.Job`.
+    """
+
+    function: Callable[[Any], _Result]
+    tasks: Sequence[Any]
+    sizes: Sequence[int] = ()
+    journal: Journal[_Result]
+    command: str
+    request: dict[str, str]
+
+    def run(self, engine: Engine) -> Iterator[tuple[int, _Result]]:
+        """Yield the number of a task and its result: first of those that are in the journal, then as they arrive.
+
+        Raises:
+            ShareDone: The engine runs one share, and its tasks are done.
+            ConfigError: The journal has results of another job, or tasks are missing that a merge needs.
+            WorkerError: The processes of one task were killed three times.
+        """
+        # Describe the job; the first share divides the tasks, for all shares.
+        share, total = engine.share, len(self.tasks)
+        starts = tuple(_starts(self.sizes or [1] * total, share.count)) if share else ()
+        job = Job(command=self.command, request=self.request, tasks=total, starts=starts)
+        if engine.merge:
+            job = self._merged_job(job)
+        else:
+            job = self.journal.begin(job, restart=engine.restart, keeps_results=engine.keeps_results)
+        own = range(total)
+        if share is not None:
+            own = range(job.starts[share.number - 1], [*job.starts, total][share.number])
+        # Yield what earlier runs have stored.
+        finished = self.journal.finished()
+        missing = []
+        for number in own:
+            result = self.journal.read(number) if number in finished else None
+            if result is None:
+                missing.append(number)
+            elif share is None:
+                yield number, result
+        if engine.merge and missing:
+            raise self._missing(missing, job)
+        # Compute the rest.
+        numbered = [(number, self.tasks[number]) for number in missing]
+        for index, result in engine.run(Journaled(self.function, self.journal), numbered):
+            yield missing[index], result
+        if share is not None:
+            raise ShareDone(share, tasks=len(own), ran=len(missing), at=self.journal.storage.path(self.journal.folder))
+
+    def _merged_job(self, job: Job) -> Job:
+        """Return the job of the shares."""
+        there = self.journal.job()
+        if there is None:
+            raise ConfigError(
+                "there are no shares to merge: none was started with these options",
+                at=self.journal.storage.path(self.journal.folder),
+                hint=f"run the shares first: energon {self.command} … --share 1/8, and so on, which must see this"
+                " folder",
+            )
+        different = [name for name in there.differences(job) if name != "shares"]
+        if different:
+            raise ConfigError(
+                f"the shares were run with another {', '.join(different)}",
+                at=self.journal.storage.path(self.journal.folder),
+                hint="merge with the options of the shares",
+            )
+        return there
+
+    def _missing(self, missing: Sequence[int], job: Job) -> ConfigError:
+        """Return the error that names the shares without results."""
+        at = self.journal.storage.path(self.journal.folder)
+        what = f"{len(missing):,} of {len(self.tasks):,} tasks have no result"
+        if not job.starts:
+            return ConfigError(what, at=at, hint="run the same command without --merge")
+        count = len(job.starts)
+        shares = sorted({bisect_right(job.starts, number) for number in missing})
+        names = format_numbers(shares)
+        which = f"share {names} of {count} is" if len(shares) == 1 else f"shares {names} of {count} are"
+        return ConfigError(
+            f"{which} not complete: {what}",
+            at=at,
+            hint=f"run {'it' if len(shares) == 1 else 'them'}, then merge again: energon {self.command} … --share"
+            f" {Share(shares[0], count)}" + (f" (with SLURM: sbatch --array={names})" if len(shares) > 1 else ""),
+        )
+
+
+def _starts(sizes: Sequence[int], shares: int) -> Iterator[int]:
+    """Yield the number of the first task of each share: runs of neighbours of about the same size.
+
+    >>> list(_starts([1, 1, 4, 1, 1], 2))
+    [0, 3]
+    """
+    ends = list(accumulate(sizes))
+    total = ends[-1] if ends else 0
+    for share in range(shares):
+        # A task belongs to the share that has its middle.
+        limit = 2 * total * share
+        yield next((n for n, end in enumerate(ends) if (2 * end - sizes[n]) * shares >= limit), len(sizes))
+
+
+def in_order(results: Iterable[tuple[int, _Result]]) -> Iterator[tuple[int, _Result]]:
+    """Yield numbered results by their numbers, from 0; results that arrive early wait."""
+    early: dict[int, _Result] = {}
+    following = 0
+    for number, result in results:
+        early[number] = result
+        while following in early:
+            yield following, early.pop(following)
+            following += 1

@@ -42,6 +42,7 @@ LAYERS = (
     "loader.stores",
     "loader.pipeline",
     "loader.training",
+    "loader.mapping",
     "loader.inspect",
     "loader.notebook",
     "loader.testing",

@@ -147,16 +147,14 @@ def digest_of(request: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Journaled(Generic[_Result]):
-    """A function of numbered tasks that stores its results, and returns what the caller counts while tasks run.
-
-    Runs in workers. A result that another run has stored meanwhile is not computed again.
-    """
+    """A function of numbered tasks that stores its results, and returns their receipts; runs in workers."""
 
     function: Callable[[Any], _Result]
     journal: Journal[_Result]
+    receipt: Callable[[_Result], _Result] | None = None
 
     def __call__(self, numbered: tuple[int, Any]) -> _Result:
         number, task = numbered
         result = self.function(task)
         self.journal.write(number, result)
-        return result
+        return result if self.receipt is None else self.receipt(result)

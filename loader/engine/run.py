@@ -106,17 +106,22 @@ class ShareDone(Exception):  # noqa: N818 - not an error: the rest of the comman
         self.at = at
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class JobTasks(Generic[_Result]):
     """The tasks of a job, and where their results are stored.
 
-    Attributes:
+    Args:
         function: Picklable function of a task; runs in workers.
         tasks: The tasks, a function of the request alone.
         sizes: Size of each task, in any unit: shares are dealt by it. Empty if all have the same.
         journal: Holds the results.
         command: Name of the command, for messages.
         request: All that the results depend on; see :class:`.Job`.
+        receipt: Returns what this process needs of a result while tasks run; None for all of it.
+        again: Returns True for the result of an earlier run whose task has to run again; None for none.
+
+    Attributes:
+        resumed: Number of tasks whose results earlier runs have stored.
     """
 
     function: Callable[[Any], _Result]
@@ -125,6 +130,9 @@ class JobTasks(Generic[_Result]):
     journal: Journal[_Result]
     command: str
     request: dict[str, str]
+    receipt: Callable[[_Result], _Result] | None = None
+    again: Callable[[_Result], bool] | None = None
+    resumed: int = field(default=0, init=False)
 
     def run(self, engine: Engine) -> Iterator[tuple[int, _Result]]:
         """Yield the number of a task and its result: first of those that are in the journal, then as they arrive.
@@ -150,15 +158,17 @@ class JobTasks(Generic[_Result]):
         missing = []
         for number in own:
             result = self.journal.read(number) if number in finished else None
-            if result is None:
+            if result is None or (self.again is not None and self.again(result)):
                 missing.append(number)
-            elif share is None:
-                yield number, result
+                continue
+            self.resumed += 1
+            if share is None:
+                yield number, result if self.receipt is None else self.receipt(result)
         if engine.merge and missing:
             raise self._missing(missing, job)
         # Compute the rest.
         numbered = [(number, self.tasks[number]) for number in missing]
-        for index, result in engine.run(Journaled(self.function, self.journal), numbered):
+        for index, result in engine.run(Journaled(self.function, self.journal, self.receipt), numbered):
             yield missing[index], result
         if share is not None:
             raise ShareDone(share, tasks=len(own), ran=len(missing), at=self.journal.storage.path(self.journal.folder))

@@ -1,6 +1,5 @@
 # The public names of this package, each with the module that defines it.
 
-from ..engine.workers import usable_cores as usable_cores
 from .dataset_ref import DatasetRef as DatasetRef
 from .unfinished import (
     COMMAND_LINE as COMMAND_LINE,

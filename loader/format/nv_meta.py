@@ -22,6 +22,8 @@ COLUMNS_FOLDER = f"{FOLDER}/columns"
 LOCK = f"{FOLDER}/.lock"
 # The folder of an unfinished prepare: its scans, and files that are not committed yet.
 WORK_FOLDER = f"{FOLDER}/.prepare"
+# The folder of unfinished jobs whose tasks leave results: a folder each.
+JOBS_FOLDER = f"{FOLDER}/.jobs"
 
 TAR_IDX_SUFFIX = ".idx"
 

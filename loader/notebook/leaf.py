@@ -9,25 +9,14 @@ from typing import Any
 import numpy as np
 
 from ..arrays import IntArray
-from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
 from ..dataset.query import SampleQuery, find_samples, samples_of_keys
 from ..dataset.records import as_bytes
 from ..errors import SampleError
 from ..format.documents.providers import format_of
 from ..format.records.folder_index import RecordIndex
-from ..pipeline.reading.dataset_source import DatasetSource
 from ..pipeline.reading.source import Source
 from ..stores.file_store import MissingFileError
-
-
-class WholeDataset(DatasetSource):
-    """A dataset whose samples are all there, excluded ones too: nothing is drawn from it in an endless order."""
-
-    @cached_property
-    def samples(self) -> int:
-        """Number of samples in the index."""
-        return len(self.folder.index)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

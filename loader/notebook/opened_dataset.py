@@ -33,14 +33,14 @@ from ..format.documents.providers import (
 )
 from ..format.nv_meta import TEMPORARY_INDEX
 from ..metadataset.plans.plan_leaves import plan_splits
-from ..pipeline.reading.dataset_source import DatasetSource
+from ..pipeline.reading.dataset_source import DatasetSource, WholeDataset
 from ..pipeline.reading.pick import excluded_positions, positions_in
 from ..pipeline.reading.source import Raw, Source
 from ..samples.decoding.decoder import SampleDecoder
 from ..storage.remote import use_storage_options
 from ..training.datasets.numbered_samples import NumberedSamples
 from ..training.datasets.open_sources import open_sources
-from .leaf import Leaf, SampleLocation, WholeDataset
+from .leaf import Leaf, SampleLocation
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -6,6 +6,7 @@ import hashlib
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import ConfigError, EnergonError, FormatError
-from ...storage import Storage, read_document
+from ...storage import Storage, map_file, read_document
 from ..documents.messages import did_you_mean
 from ..documents.value_name import ValueName
 from ..index.layout import SampleIndex, ShardEntry
@@ -37,6 +38,11 @@ class ColumnRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     unit: str = ""  # unit of the values: ``"pixels"``, ``"seconds"`` …
     description: str = ""  # one line about the values
     made_by: str = ""  # program that wrote the column
+    has_mask: bool = False  # ``<name>.valid.npy`` holds True for the samples that have a value
+    length: int = 0  # elements of each vector; 0 for numbers and texts
+    metric: str = ""  # how vectors are compared: ``"cosine"``, ``"hamming"`` or ``"jaccard"``
+    model: str = ""  # what made the vectors
+    has_texts: bool = False  # ``<name>.utf8`` holds the texts, and the values are the ends of their bytes in it
     format_version: int = msgspec.field(default=_FORMAT_VERSION)  # version of this format
 
 
@@ -121,22 +127,43 @@ class Column:
 
     name: str  # name of the column
     record: ColumnRecord  # its unit, categories and so on
-    values: npt.NDArray[Any]  # array of shape (samples,), read-only and memory-mapped
+    values: npt.NDArray[Any]  # array of shape (samples,), or (samples, length) of vectors; read-only and memory-mapped
+    valid: npt.NDArray[np.bool_] | None = None  # shape (samples,): True for samples with a value; None without a mask
+    text_bytes: memoryview | None = None  # the texts of all samples, one after another
 
     def is_known(self, rows: slice | npt.NDArray[Any] = slice(None)) -> npt.NDArray[np.bool_]:
         """Return True for the samples that have a value."""
+        if self.valid is not None:
+            return np.array(self.valid[rows])
         values = self.values[rows]
         known = ~np.isnan(values) if values.dtype.kind == "f" else np.ones(len(values), np.bool_)
         return known if self.record.missing is None else known & (values != self.record.missing)
 
-    def value(self, sample: int) -> int | float | bool | str | None:
-        """Return the value of a sample as a Python object; None if it has none."""
+    def value(self, sample: int) -> Any:
+        """Return the value of a sample as a Python object, a vector as an array; None if it has none."""
         if not self.is_known(np.array([sample]))[0]:
             return None
+        if self.record.has_texts:
+            return self.texts(np.array([sample]))[0]
+        if self.record.length:
+            return self.values[sample]
         value = self.values[sample].item()
         if self.record.categories:
             return self.record.categories[value] if 0 <= value < len(self.record.categories) else None
         return value  # type: ignore[no-any-return]
+
+    def texts(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.object_]:
+        """Return the texts of some samples, None for those without; of a column that has texts.
+
+        Args:
+            rows: Numbers of samples, shape (n,).
+        """
+        data, ends, texts = self.text_bytes or memoryview(b""), self.values, np.empty(len(rows), object)
+        starts = np.where(rows > 0, ends[np.maximum(rows - 1, 0)], 0).tolist()
+        known = self.is_known(rows).tolist()
+        for place, (start, end) in enumerate(zip(starts, ends[rows].tolist(), strict=True)):
+            texts[place] = bytes(data[start:end]).decode("utf-8", "surrogatepass") if known[place] else None
+        return texts
 
 
 def write_column(
@@ -179,6 +206,74 @@ def write_column(
     write_column_files(storage, column_path(name, ""), record, values.dtype, blocks)
 
 
+Block = tuple[Any, npt.NDArray[np.bool_]]
+"""Values of consecutive samples (an array, or a list of texts), and which of them are known."""
+
+
+def write_map_column(
+    storage: Storage,
+    index: SampleIndex,
+    name: str,
+    dtype: np.dtype[Any] | None,
+    blocks: Iterable[Block],
+    *,
+    length: int = 0,
+    description: str = "",
+    made_by: str = "",
+    metric: str = "",
+    model: str = "",
+) -> None:
+    """Write a column of numbers, vectors or texts block by block; an earlier one of this name is replaced.
+
+    Args:
+        dtype: Type of the numbers; None for texts.
+        blocks: The values of all samples, in the order of the index.
+        length: Elements of each vector; 0 for numbers and texts.
+    """
+    check_column_name(name, at=storage.path(COLUMNS_FOLDER))
+    stem, known_samples = column_path(name, ""), 0
+    remove_column(storage, name)
+    with (
+        create_column(
+            storage, f"{stem}.npy", "<i8" if dtype is None else dtype.newbyteorder("<").str, length=length
+        ) as column,
+        create_column(storage, f"{stem}.valid.npy", "|b1") as valid,
+        storage.create(f"{stem}.utf8") if dtype is None else nullcontext() as text_file,
+    ):
+        end = 0
+        for values, known in blocks:
+            if text_file is not None:
+                texts = [text.encode("utf-8", "surrogatepass") for text in values]
+                text_file.writelines(texts)
+                values = end + np.cumsum([len(text) for text in texts], dtype=np.int64)  # noqa: PLW2901 - their ends
+                end = int(values[-1]) if len(values) else end
+            column.append(values)
+            valid.append(known)
+            known_samples += int(known.sum())
+    if known_samples == len(index):
+        storage.remove(f"{stem}.valid.npy")
+    record = ColumnRecord(
+        samples=len(index),
+        shards=shards_digest(index.shards),
+        description=description,
+        made_by=made_by,
+        has_mask=known_samples < len(index),
+        length=length,
+        metric=metric,
+        model=model,
+        has_texts=dtype is None,
+    )
+    with storage.create(f"{stem}.json") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
+
+
+def remove_column(storage: Storage, name: str) -> None:
+    """Remove the files of a column, if there is one: first its record, so that a kill leaves none."""
+    for extension in (".json", ".valid.npy", ".utf8", ".npy"):
+        if storage.exists(column_path(name, extension)):
+            storage.remove(column_path(name, extension))
+
+
 def write_column_files(
     storage: Storage, stem: str, record: ColumnRecord, dtype: np.dtype[Any], blocks: Iterable[npt.NDArray[Any]]
 ) -> None:
@@ -210,12 +305,23 @@ def read_column(storage: Storage, shards: Sequence[ShardEntry], name: str) -> Co
     if record.samples != sum(shard.samples for shard in shards) or record.shards != shards_digest(shards):
         raise _stale(storage, name, "it was written for other shards")
     try:
-        values = map_column(storage, file, None, is_fixed=False)
+        values = map_column(storage, file, None, length=record.length, is_fixed=False)
+        valid, texts = None, None
+        if record.has_mask:
+            valid = map_column(storage, column_path(name, ".valid.npy"), None, is_fixed=False)
+        if record.has_texts:
+            ends = int(values[-1]) if len(values) else 0
+            texts = (
+                memoryview(map_file(str(storage.local_path(column_path(name, ".utf8"))))) if ends else memoryview(b"")
+            )
+            if len(texts) != ends:
+                raise _stale(storage, name, f"expected {ends:,} bytes of texts, found {len(texts):,}")
     except FormatError as error:
         raise _stale(storage, name, error.message) from error
-    if len(values) != record.samples:
-        raise _stale(storage, name, f"expected {record.samples:,} values, found {len(values):,}")
-    return Column(name, record, values)
+    for found in (values, values if valid is None else valid):
+        if len(found) != record.samples:
+            raise _stale(storage, name, f"expected {record.samples:,} values, found {len(found):,}")
+    return Column(name, record, values, valid, texts)
 
 
 def write_again(storage: Storage, name: str) -> str:

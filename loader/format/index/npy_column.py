@@ -17,7 +17,8 @@ from ..nv_meta import outdated
 
 # As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
 _HEADER = re.compile(
-    rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n", re.DOTALL
+    rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),(?: (\d{1,6}))?\), \} *\n",
+    re.DOTALL,
 )
 _HEADER_BYTES = 256  # of which :class:`ColumnWriter` uses 128
 _WRITTEN_HEADER_BYTES = 128
@@ -27,11 +28,12 @@ NUMBERS = re.compile(rb"[<|](?:[iu][1248]|f[248]|b1)")  # types of values of sam
 
 
 class ColumnWriter:
-    """Writes a one-dimensional array piece by piece."""
+    """Writes an array of shape (n,), or (n, length) of vectors, piece by piece."""
 
-    def __init__(self, file: BinaryIO, dtype: str) -> None:
+    def __init__(self, file: BinaryIO, dtype: str, length: int = 0) -> None:
         self.rows = 0
         self._file = file
+        self._length = length
         self._dtype = np.dtype(dtype)
         self._write_header()
 
@@ -45,7 +47,11 @@ class ColumnWriter:
 
     def _write_header(self) -> None:
         # numpy pads the header so that its length does not depend on the number of rows.
-        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.rows,)}
+        header = {
+            "descr": self._dtype.str,
+            "fortran_order": False,
+            "shape": (self.rows, self._length) if self._length else (self.rows,),
+        }
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
@@ -59,10 +65,16 @@ def column_bytes(rows: int, dtype: str) -> int:
 
 
 @contextmanager
-def create_column(storage: Storage, name: str, dtype: str, *, durable: bool = True) -> Iterator[ColumnWriter]:
-    """Create a column that appears whole at the end of the context, or not at all."""
+def create_column(
+    storage: Storage, name: str, dtype: str, *, length: int = 0, durable: bool = True
+) -> Iterator[ColumnWriter]:
+    """Create a column that appears whole at the end of the context, or not at all.
+
+    Args:
+        length: Elements of each vector; 0 for numbers.
+    """
     with storage.create(name, durable=durable) as file:
-        column = ColumnWriter(file, dtype)
+        column = ColumnWriter(file, dtype, length)
         yield column
         column.finish()
 
@@ -74,7 +86,8 @@ class ColumnReader(ClosesOnExit):
         self._file = storage.open(name)
         try:
             start = self._file.read_at(0, _HEADER_BYTES)
-            self._dtype, self._rows, self._offset = _parse_header(storage, name, start, self._file.size_bytes, accepted)
+            self._dtype, shape, self._offset = _parse_header(storage, name, start, self._file.size_bytes, accepted)
+            [self._rows] = shape
         except BaseException:
             self._file.close()
             raise
@@ -91,22 +104,26 @@ class ColumnReader(ClosesOnExit):
         self._file.close()
 
 
-def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool = True) -> npt.NDArray[np.generic]:
+def map_column(
+    storage: Storage, name: str, dtype: str | None, *, length: int = 0, is_fixed: bool = True
+) -> npt.NDArray[np.generic]:
     """Map a column into memory, read-only, at a cost that does not depend on the number of rows.
 
     Args:
         dtype: The expected type; None accepts any number.
+        length: Elements of each vector; 0 for numbers.
     """
     try:
         path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
         file = map_file(path)
-        found, rows, offset = _parse_header(
-            storage, name, bytes(memoryview(file)[:_HEADER_BYTES]), len(file), NUMBERS if dtype is None else INTEGERS
-        )
+        accepted = NUMBERS if dtype is None else INTEGERS
+        start = bytes(memoryview(file)[:_HEADER_BYTES])
+        found, shape, offset = _parse_header(storage, name, start, len(file), accepted, length=length)
         if dtype is not None and found != np.dtype(dtype):
             raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
         # A plain array over a map: creating and indexing an np.memmap takes ten times as long.
-        column = np.frombuffer(file, found, rows, offset) if rows else np.empty(0, found)
+        count = int(np.prod(shape))
+        column = (np.frombuffer(file, found, count, offset) if count else np.empty(0, found)).reshape(shape)
         column.flags.writeable = False
         return column
     except (StorageError, OSError, ValueError) as error:
@@ -117,19 +134,22 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
 
 
 def _parse_header(
-    storage: Storage, name: str, start: bytes, size_bytes: int, accepted: re.Pattern[bytes]
-) -> tuple[np.dtype[Any], int, int]:
-    """Return the type of a column, its number of rows, and the offset of the first one."""
+    storage: Storage, name: str, start: bytes, size_bytes: int, accepted: re.Pattern[bytes], *, length: int = 0
+) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """Return the type of a column, its shape, and the offset of the first row."""
     header = _HEADER.match(start)
     if header is None or int.from_bytes(header[1], "little") != header.end() - 10:
         raise _unusable(storage, name, f"expected a column of numbers, found {start[:40]!r}")
     if not accepted.fullmatch(header[2]):
         raise _unusable(storage, name, f"expected a column of numbers, found one of {header[2][:40]!r}")
     dtype, rows, offset = np.dtype(header[2].decode("ascii")), int(header[3]), header.end()
-    expected_bytes = offset + rows * dtype.itemsize
+    if int(header[4] or 0) != length:
+        what = f"vectors of {length} numbers" if length else "numbers"
+        raise _unusable(storage, name, f"expected a column of {what}, found the shape ({rows}, {int(header[4] or 0)})")
+    expected_bytes = offset + rows * max(1, length) * dtype.itemsize
     if size_bytes != expected_bytes:
         raise _unusable(storage, name, f"expected {expected_bytes} bytes for {rows} rows, found {size_bytes}")
-    return dtype, rows, offset
+    return dtype, (rows, length) if length else (rows,), offset
 
 
 def _unusable(storage: Storage, name: str, message: str) -> FormatError:

@@ -248,6 +248,15 @@ class DatasetSource(Source):
         return f"{self.request.path}{part}{kept}: {self.samples} samples"
 
 
+class WholeDataset(DatasetSource):
+    """A dataset whose samples are all there, excluded ones too: nothing is drawn from it in an endless order."""
+
+    @cached_property
+    def samples(self) -> int:
+        """Number of samples in the index."""
+        return len(self.folder.index)
+
+
 def _uuid_of(dataset: Dataset) -> str | None:
     """Return the UUID of the index; None for a single file, which is not prepared."""
     return None if dataset.traits.is_file else dataset.index.uuid

@@ -1,0 +1,70 @@
+"""Read samples by their numbers in the index; a sample that cannot be read is a failure of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..arrays import IntArray
+from ..cached_property import cached_property
+from ..dataset.dataset import Dataset
+from ..errors import EnergonError, SkipSample
+from ..pipeline.contract.worker_config import WorkerConfig
+from ..pipeline.reading.dataset_source import WholeDataset
+from ..pipeline.reading.pick import PickDataset
+
+
+@dataclass(frozen=True)
+class SampleReader:
+    """The samples of one dataset, by number; pickles without open files.
+
+    Attributes:
+        source: The dataset, and how its samples are built.
+        raw: Samples are dictionaries of the bytes of their parts, and nothing is decoded.
+    """
+
+    source: WholeDataset
+    raw: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"source": self.source, "raw": self.raw}
+
+    @property
+    def folder(self) -> Dataset:
+        return self.source.folder
+
+    @cached_property
+    def _picking(self) -> Any:
+        source = replace(self.source, decoder=None) if self.raw else self.source
+        config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+        return PickDataset([source], worker_config=config).picking
+
+    def read(self, numbers: IntArray) -> Iterator[tuple[int, Any]]:
+        """Yield each number with its sample, or with the error of a sample that cannot be read; in order.
+
+        Samples that the code of the dataset skips are ``SkipSample`` errors.
+        """
+        done = 0
+        try:
+            for raw, position in self._picking.stream(numbers, lambda some: some):
+                yield position, self._built(raw)
+                done += 1
+            return
+        except EnergonError:
+            pass  # bytes that cannot be read: find out of which samples
+        for number in numbers[done:].tolist():
+            try:
+                raw = self._picking.read_one(number)
+            except EnergonError as error:
+                yield number, error
+            else:
+                yield number, self._built(raw)
+
+    def _built(self, raw: Any) -> Any:
+        try:
+            return self.source.named(raw) if self.raw else self.source.build(raw, ())
+        except (SkipSample, EnergonError) as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - code of the dataset, or of a decoder
+            return error

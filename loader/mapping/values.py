@@ -1,0 +1,236 @@
+"""Values that a user's function returns: those of one task as bytes, and the type that holds those of all tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import SampleError
+
+_FLOATS = (np.float16, np.float32, np.float64)
+_VECTOR_TYPES = ("<f2", "<f4", "|u1", "<u4")
+"""Types of the elements of vectors: embeddings, and the bits or the hashes of fingerprints."""
+
+_ORDER = ("", "bool", "int", "float")
+"""Kinds of numbers, from the narrowest; a wider one holds the values of those before it."""
+
+_MAX_EXACT = 2**53  # integers up to this are floats without loss
+
+
+class ValueKind(msgspec.Struct, frozen=True, kw_only=True):
+    """The kind of the values of some samples.
+
+    Attributes:
+        name: ``"bool"``, ``"int"``, ``"float"``, ``"text"`` or ``"vector"``; empty if no sample has a value.
+        dtype: Type of the elements of vectors, as numpy writes it.
+        length: Elements of each vector.
+        first: Key of the first sample with a value, for messages.
+        low: Least integer.
+        high: Greatest integer.
+    """
+
+    name: str = ""
+    dtype: str = ""
+    length: int = 0
+    first: str = ""
+    low: int = 0
+    high: int = 0
+
+    def join(self, other: ValueKind, *, column: str, at: str) -> ValueKind:
+        """Return the narrowest kind that holds the values of both; ``other`` follows in the order of samples.
+
+        Raises:
+            SampleError: No column holds both.
+        """
+        if not self.name or not other.name:
+            return other if other.name else self
+        low, high = min(self.low, other.low), max(self.high, other.high)
+        is_exact = max(-low, high) <= _MAX_EXACT or "float" not in (self.name, other.name)
+        if self.name in _ORDER and other.name in _ORDER and is_exact:
+            name = _ORDER[max(_ORDER.index(self.name), _ORDER.index(other.name))]
+            return msgspec.structs.replace(self, name=name, low=low, high=high)
+        if (self.name, self.length) == (other.name, other.length):
+            dtype = np.result_type(self.dtype, other.dtype).str if self.name == "vector" else ""
+            if dtype in ("", *_VECTOR_TYPES):
+                return msgspec.structs.replace(self, dtype=dtype)
+        raise SampleError(
+            f"column {column!r} would mix {self.describe()} and {other.describe()}",
+            at=f"{at}: samples {self.first} and {other.first}",
+            hint="return values of one kind, or raise SkipSample for samples that have none",
+        )
+
+    def describe(self) -> str:
+        if self.name == "vector":
+            return f"vectors of {self.length} {np.dtype(self.dtype).name}"
+        return {"bool": "booleans", "int": "integers", "float": "floats", "text": "texts"}.get(self.name, "nothing")
+
+
+class ColumnPiece(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of one column for the samples of one task.
+
+    Attributes:
+        kind: Their kind.
+        data: Numbers and vectors as little-endian bytes, one row for each sample; texts in UTF-8, one after another.
+        lengths: Bytes of each text, as uint32.
+        valid: One byte for each sample: 1 if it has a value.
+    """
+
+    kind: ValueKind
+    data: bytes
+    lengths: bytes = b""
+    valid: bytes
+
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Return True for the samples that have a value."""
+        return np.frombuffer(self.valid, np.bool_)
+
+    def texts(self) -> list[str]:
+        """Return the texts; an empty one for a sample without."""
+        ends = np.cumsum(np.frombuffer(self.lengths, "<u4").astype(np.int64)).tolist()
+        return [self.data[start:end].decode() for start, end in zip([0, *ends], ends, strict=False)]
+
+    def numbers(self, dtype: np.dtype[Any], length: int = 0) -> npt.NDArray[Any]:
+        """Return the values, of shape (n,), or (n, length) of vectors, in another type."""
+        samples = len(self.valid)
+        if not self.kind.name:
+            empty = np.nan if dtype.kind == "f" else 0
+            return np.full((samples, length) if length else samples, empty, dtype)
+        stored = {"bool": "|b1", "int": "<i8", "float": "<f8", "vector": self.kind.dtype}[self.kind.name]
+        values = np.frombuffer(self.data, stored).astype(dtype)
+        if length:
+            values = values.reshape(samples, length)
+        if dtype.kind == "f":
+            values[~self.known()] = np.nan
+        return values
+
+
+@dataclass(slots=True)
+class PieceWriter:
+    """Collects the values of one column in the order of the samples of a task.
+
+    Attributes:
+        column: Name of the column.
+        at: Path of the dataset, for messages.
+    """
+
+    column: str
+    at: str
+
+    def piece(self, values: Sequence[Any], keys: Sequence[str]) -> ColumnPiece:
+        """Return the values of a task; None stands for a sample without one.
+
+        Args:
+            values: What the function returned for each sample.
+            keys: Key of each sample, for messages.
+
+        Raises:
+            SampleError: A value cannot be in a column, or two values cannot be in one.
+        """
+        plain, kind = list(values), _kind_of_all(values, keys)
+        if kind is None:
+            plain = [
+                None if value is None else self._plain(value, key) for value, key in zip(values, keys, strict=True)
+            ]
+            kind = ValueKind()
+            for value, key in zip(plain, keys, strict=True):
+                if value is not None:
+                    kind = kind.join(_kind_of(value, key), column=self.column, at=self.at)
+        valid = np.array([value is not None for value in plain], np.bool_)
+        if kind.name == "text":
+            texts = [(value or "").encode("utf-8", "surrogatepass") for value in plain]
+            lengths = np.array([len(text) for text in texts], "<u4")
+            return ColumnPiece(kind=kind, data=b"".join(texts), lengths=lengths.tobytes(), valid=valid.tobytes())
+        if kind.name == "vector":
+            vectors = np.zeros((len(plain), kind.length), kind.dtype)
+            for row, value in enumerate(plain):
+                if value is not None:
+                    vectors[row] = value
+            return ColumnPiece(kind=kind, data=vectors.tobytes(), valid=valid.tobytes())
+        stored = {"": "|b1", "bool": "|b1", "int": "<i8", "float": "<f8"}[kind.name]
+        numbers = np.array([0 if value is None else value for value in plain], stored)
+        return ColumnPiece(kind=kind, data=numbers.tobytes(), valid=valid.tobytes())
+
+    def _plain(self, value: Any, key: str) -> Any:
+        """Return a value as bool, int, float, str, or an array of one dimension."""
+        if isinstance(value, bool | int | float | str):
+            return self._checked(value, key)
+        if hasattr(value, "detach"):  # a tensor of torch, on any device
+            value = value.detach().cpu()
+            value = (value.float() if str(value.dtype) == "torch.bfloat16" else value).numpy()
+        if isinstance(value, list | tuple) and value and all(isinstance(each, int | float) for each in value):
+            value = np.array(value, np.float32)
+        if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
+            return self._checked(value.item(), key)
+        if isinstance(value, np.ndarray) and value.ndim == 1 and len(value):
+            dtype = value.dtype.newbyteorder("<").str
+            if dtype in _VECTOR_TYPES:
+                return value
+            if value.dtype.kind == "f":
+                return value.astype(np.float32)
+        raise self._refused(value, key)
+
+    def _checked(self, value: Any, key: str) -> Any:
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise self._refused(value, key)
+        if isinstance(value, bool | int | float | str):
+            return value
+        raise self._refused(value, key)
+
+    def _refused(self, value: Any, key: str) -> SampleError:
+        shape = f" of {value.dtype} and shape {value.shape}" if isinstance(value, np.ndarray) else ""
+        return SampleError(
+            f"a value of {type(value).__name__}{shape} cannot be in column {self.column!r}",
+            at=f"{self.at}: sample {key}",
+            hint="return a number, a text, a boolean, or a vector of one dimension (float16, float32, uint8, uint32)",
+        )
+
+
+def _kind_of_all(values: Sequence[Any], keys: Sequence[str]) -> ValueKind | None:
+    """Return the kind of values that are all numbers, or all texts; None if they have to be looked at one by one."""
+    types = {*map(type, values)} - {type(None)}
+    first = next((key for value, key in zip(values, keys, strict=True) if value is not None), "")
+    if types == {str}:
+        return ValueKind(name="text", first=first)
+    if types == {float}:
+        return ValueKind(name="float", first=first)
+    if types and types <= {bool, int}:
+        low, high = min(v for v in values if v is not None), max(v for v in values if v is not None)
+        if low >= -(2**63) and high < 2**63:
+            return ValueKind(name="int" if int in types else "bool", first=first, low=int(low), high=int(high))
+    return ValueKind() if not types else None
+
+
+def _kind_of(value: Any, key: str) -> ValueKind:
+    if isinstance(value, bool):
+        return ValueKind(name="bool", first=key, high=int(value))
+    if isinstance(value, int):
+        return ValueKind(name="int", first=key, low=value, high=value)
+    if isinstance(value, float):
+        return ValueKind(name="float", first=key)
+    if isinstance(value, str):
+        return ValueKind(name="text", first=key)
+    return ValueKind(name="vector", dtype=value.dtype.newbyteorder("<").str, length=len(value), first=key)
+
+
+def number_type(kind: ValueKind) -> np.dtype[Any]:
+    """Return the type of a column of numbers: of integers, the smallest that holds all."""
+    if kind.name == "bool":
+        return np.dtype(np.bool_)
+    if kind.name == "int":
+        types = (np.int16, np.int32, np.int64)
+        return np.dtype(next(t for t in types if np.iinfo(t).min <= kind.low and kind.high <= np.iinfo(t).max))
+    return np.dtype(kind.dtype) if kind.name == "vector" else np.dtype(np.float64)
+
+
+def known_share(pieces: Iterator[ColumnPiece]) -> tuple[int, int]:
+    """Return how many samples have a value, and how many there are."""
+    known = samples = 0
+    for piece in pieces:
+        known += int(piece.known().sum())
+        samples += len(piece.valid)
+    return known, samples

@@ -234,7 +234,28 @@ class ExampleCommand(_NamesVariables):
         token = COMMAND_LINE.set(_command_line(ctx.find_root().obj or ()))
         ctx.call_on_close(lambda: COMMAND_LINE.reset(token))
         with few_tries(), deciding_imports(lambda path: sources.ways_to_import(path)):  # noqa: PLW0108 - lazy
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except Exception as error:
+                from loader.engine import ShareDone
+
+                if not isinstance(error, ShareDone):
+                    raise
+                show_share(error, ctx.find_root().obj or ())
+                return None
+
+
+def show_share(done: Any, arguments: Sequence[str]) -> None:
+    """Print that a share of a command is done, and the command that joins all shares."""
+    from .console import output_console
+
+    merge = list(arguments)
+    place = next(number for number, word in enumerate(merge) if word == "--share" or word.startswith("--share="))
+    merge[place : place + (2 if merge[place] == "--share" else 1)] = ["--merge"]
+    before = f"; {done.tasks - done.ran:,} of them had been done" if done.ran < done.tasks else ""
+    console = output_console()
+    console.print(f"share {done.share} is done: {done.tasks:,} tasks{before}")
+    console.print(f"when all shares are done: {_command_line(merge)}")
 
 
 def _metavar(parameter: click.Parameter) -> str:

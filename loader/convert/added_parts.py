@@ -451,6 +451,26 @@ def _metadataset(plan: AddPartsPlan, file: str, parts: list[str]) -> str:
     return yaml.dump(document, Dumper=_Plain, sort_keys=False, allow_unicode=True)
 
 
+def write_join(folder: Dataset, output: str) -> str:
+    """Write the metadataset that joins a dataset with one of new parts, and return its path.
+
+    Samples without new parts are in it, too.
+
+    Args:
+        folder: The dataset.
+        output: Path of the prepared dataset of the parts; the metadataset lies next to it.
+    """
+    split = folder.documents.required_split()
+    plan = AddPartsPlan(dataset=folder.path, source=output, output=output, nonmatch="none")
+    metadataset = f"{output.rstrip('/')}.yaml"
+    text = _metadataset(plan, metadataset, [part for part, shards in split.split_parts.items() if shards])
+    storage, name = open_parent(metadataset)
+    with storage.create(name) as file:
+        file.write(text.encode())
+    prepare_metadataset(metadataset)
+    return metadataset
+
+
 def _relative(path: str, file: str) -> str:
     if is_url(path) or is_url(file):
         return path if is_url(path) else os.path.abspath(path)

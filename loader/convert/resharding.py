@@ -107,7 +107,7 @@ def run_reshard(plan: ReshardPlan, *, on_progress: ProgressCallback | None = Non
         carried.write(order, storage, without_filters=of_parts)
 
     written = run_import(
-        _import_plan(plan, source, layout, _documents(folder)), on_progress=on_progress, before_commit=carry
+        _import_plan(plan, source, layout, carried_documents(folder)), on_progress=on_progress, before_commit=carry
     )
     account.merge(written.account)
     counts = not plan.query.excluded and len(excluded_samples(folder))
@@ -151,7 +151,7 @@ def _import_plan(plan: ReshardPlan, source: DatasetSource, layout: ShardLayout, 
     )
 
 
-def _documents(folder: Dataset) -> dict[str, str]:
+def carried_documents(folder: Dataset) -> dict[str, str]:
     """Return ``dataset.yaml`` and the code that it may name, which stays data here."""
     names = [DATASET_YAML] if folder.storage.exists(f"{FOLDER}/{DATASET_YAML}") else []
     files = (file.name.removeprefix(f"{FOLDER}/") for file in folder.storage.list(FOLDER))

@@ -4,4 +4,4 @@ from .executor import open_dask_executor as open_dask_executor
 from .ray_executor import open_ray_executor as open_ray_executor
 from .run import Engine as Engine, ShareDone as ShareDone
 from .share import Share as Share, parse_share as parse_share
-from .workers import usable_cores as usable_cores
+from .workers import gpu_environments as gpu_environments, usable_cores as usable_cores

@@ -10,6 +10,7 @@ import gc
 import importlib
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -25,7 +26,7 @@ from multiprocessing.process import BaseProcess
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar
 
-from ..errors import WorkerError
+from ..errors import ConfigError, WorkerError
 from ..storage import may_fork
 
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
@@ -363,3 +364,31 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # not on macOS
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def gpu_environments(gpus: float) -> list[dict[str, str]]:
+    """Return the variables of worker processes, each of which sees its own GPUs of this machine.
+
+    Args:
+        gpus: GPUs of each worker; several workers share a GPU if it is a fraction.
+
+    Raises:
+        ConfigError: This machine has too few.
+    """
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        devices = [name for name in sorted(os.listdir("/dev")) if re.fullmatch(r"nvidia\d+", name)]
+        names = [str(number) for number in range(len(devices))]
+    else:
+        names = [name for name in visible.split(",") if name.strip()]
+    if gpus >= 1:
+        each = int(gpus)
+        groups = [names[start : start + each] for start in range(0, len(names) - each + 1, each)]
+    else:
+        groups = [[name] for name in names for _ in range(int(1 / gpus))]
+    if not groups:
+        raise ConfigError(
+            f"expected {gpus:g} GPUs for each worker, found {len(names)} on this machine",
+            hint="check CUDA_VISIBLE_DEVICES, or leave --gpus-per-worker out",
+        )
+    return [{"CUDA_VISIBLE_DEVICES": ",".join(group)} for group in groups]

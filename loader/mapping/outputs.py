@@ -15,6 +15,7 @@ from ..engine.journal import Journal
 from ..errors import ConfigError, SampleError
 from ..format.columns.column import check_column_name, write_map_column
 from ..format.filters.build import build_filter_index
+from ..storage import Storage
 from .tasks import MapTask, TaskResult
 from .values import ColumnPiece, PieceWriter, ValueKind, number_type
 
@@ -41,6 +42,9 @@ class ToColumns:
         """Raise a ``ConfigError`` for names that no column may have."""
         for name in self.names:
             check_column_name(name, at=self.path)
+
+    def storage(self, folder: Dataset) -> Storage:
+        return folder.storage
 
     def collect(self, task: MapTask, values: Sequence[Any], keys: Sequence[str], numbers: IntArray) -> TaskResult:
         columns = {name: PieceWriter(name, self.path).piece(some, keys) for name, some in self._by_name(values, keys)}
@@ -168,6 +172,9 @@ class ToFilter:
     def check(self) -> None:
         """Do nothing: the name is checked when the filter is written."""
 
+    def storage(self, folder: Dataset) -> Storage:
+        return folder.storage
+
     def collect(self, task: MapTask, values: Sequence[Any], keys: Sequence[str], numbers: IntArray) -> TaskResult:
         kept = np.zeros(task.stop - task.start, np.bool_)
         for number, value, key in zip(numbers.tolist(), values, keys, strict=True):
@@ -183,8 +190,12 @@ class ToFilter:
         return TaskResult(kept=kept.tobytes())
 
     def commit(
-        self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str
-    ) -> list[str]:  # noqa: ARG002
+        self,
+        folder: Dataset,
+        tasks: Sequence[MapTask],
+        journal: Journal[TaskResult],
+        made_by: str,  # noqa: ARG002 - as of other outputs
+    ) -> list[str]:
         """Write the filter."""
         numbers = [np.empty(0, np.int64)]
         for number, task in enumerate(tasks):

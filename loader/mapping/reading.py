@@ -9,10 +9,23 @@ from typing import Any
 from ..arrays import IntArray
 from ..cached_property import cached_property
 from ..dataset.dataset import Dataset
-from ..errors import EnergonError, SkipSample
+from ..errors import ConfigError, EnergonError, SkipSample
+from ..format.dataset_ref import DatasetRef
+from ..format.documents.providers import ALL_PARTS, LoadRequest, is_metadataset, is_record_file, is_tar_file
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..pipeline.reading.dataset_source import WholeDataset
 from ..pipeline.reading.pick import PickDataset
+
+
+def whole_dataset(ref: DatasetRef) -> WholeDataset:
+    """Return a prepared dataset with all its samples, whatever their split part, decoded as in training.
+
+    Raises:
+        ConfigError: It is a metadataset or a single file, which has no columns and no split.
+    """
+    if is_metadataset(ref.path) or is_record_file(ref.path) or is_tar_file(ref.path):
+        raise ConfigError("expected the folder of a prepared dataset", at=ref.path, hint="name a folder of shards")
+    return WholeDataset(request=LoadRequest.at(ref, split_part=ALL_PARTS))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..arrays import IntArray
 from ..dataset.dataset import Dataset
@@ -28,6 +28,9 @@ class MapOutput(Output, Protocol):
 
     def check(self) -> None:
         """Raise a ``ConfigError`` if the target cannot be written."""
+
+    def storage(self, folder: Dataset) -> Storage:
+        """Return where the journal lies."""
 
     def commit(
         self, folder: Dataset, tasks: Sequence[MapTask], journal: Journal[TaskResult], made_by: str
@@ -152,7 +155,7 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
     request.output.check()
     request.function.load()
     folder = request.source.folder
-    storage = request.storage or folder.storage
+    storage = request.storage or request.output.storage(folder)
     # The tasks, and their journal.
     tasks = list(tasks_of(folder, request.samples, most=request.task_samples))
     journal: Journal[TaskResult] = Journal(storage, f"{JOBS_FOLDER}/map-{request.target}", TaskResult)
@@ -205,6 +208,34 @@ def run_map(request: MapRequest, *, on_progress: Callable[[MapProgress], None] |
         tasks=len(tasks),
         seconds=time.perf_counter() - started,
     )
+
+
+def show_values(
+    source: WholeDataset,
+    function: UserFunction,
+    samples: IntArray,
+    *,
+    batch_size: int | None = None,
+    raw: bool = False,
+    show: Callable[[str, Any], None],
+) -> None:
+    """Run a function over some samples in this process, and show each key with its value or error; a trial.
+
+    Args:
+        samples: Numbers of the samples, ascending.
+        show: Called with the key of a sample, and what the function returned or raised.
+    """
+    reader, index = SampleReader(source, raw=raw), source.folder.index
+    work = MapWork(reader=reader, function=function, batch_size=batch_size, output=_NoOutput())
+    for number, value in work.results(samples):
+        show(index.full_key(number), value)
+
+
+class _NoOutput:
+    """The output of a trial."""
+
+    def collect(self, task: MapTask, values: Sequence[Any], keys: Sequence[str], numbers: IntArray) -> TaskResult:
+        raise NotImplementedError
 
 
 def _has_failures(result: TaskResult) -> bool:

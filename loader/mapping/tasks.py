@@ -88,6 +88,8 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
         kept: One byte for each sample of the task: 1 if the filter keeps it.
         shards: Shards that the task has written.
         written: Number of samples in them.
+        part_names: Names of their parts.
+        kinds: Types of their samples; an empty text for dictionaries of parts.
     """
 
     samples: int = 0
@@ -97,6 +99,8 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     kept: bytes = b""
     shards: tuple[WrittenShard, ...] = ()
     written: int = 0
+    part_names: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     def receipt(self) -> TaskResult:
         """Return the result without the values, which only the journal holds: they need not fit into memory."""
@@ -104,7 +108,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
             name: msgspec.structs.replace(piece, data=b"", lengths=b"", valid=b"")
             for name, piece in self.columns.items()
         }
-        return msgspec.structs.replace(self, columns=columns, kept=b"")
+        return msgspec.structs.replace(self, columns=columns, kept=b"", shards=())
 
 
 class Output(Protocol):
@@ -160,20 +164,14 @@ class MapWork:
     timeout_s: float | None = None
 
     def __call__(self, task: MapTask) -> TaskResult:
-        function, index = self.function.load(), self.reader.folder.index
+        index = self.reader.folder.index
         numbers = task.numbers()
         keys = [index.full_key(number) for number in numbers.tolist()]
         values: list[Any] = []
         failures: list[Failure] = []
         skipped = 0
         # Call the function; an error in place of a value is a failure.
-        samples = self.reader.read(numbers)
-        results = (
-            _one_by_one(function, samples, self.timeout_s)
-            if self.batch_size is None
-            else self._batches(function, samples)
-        )
-        for (number, value), key in zip(results, keys, strict=True):
+        for (number, value), key in zip(self.results(numbers), keys, strict=True):
             if isinstance(value, Exception):
                 if isinstance(value, SkipSample):
                     skipped += 1
@@ -186,6 +184,13 @@ class MapWork:
         return msgspec.structs.replace(
             result, samples=len(numbers), failures=(*failures, *result.failures), skipped=skipped
         )
+
+    def results(self, numbers: IntArray) -> Iterator[tuple[int, Any]]:
+        """Yield the number of each sample with what the function returned for it, or with an error."""
+        function, samples = self.function.load(), self.reader.read(numbers)
+        if self.batch_size is None:
+            return _one_by_one(function, samples, self.timeout_s)
+        return self._batches(function, samples)
 
     def _batches(self, function: Callable[[Any], Any], samples: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """Yield the values of batches; a batch whose call fails is tried sample by sample, to name the one at fault."""

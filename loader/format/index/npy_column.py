@@ -17,7 +17,8 @@ from ..nv_meta import outdated
 
 # As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
 _HEADER = re.compile(
-    rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),(?: (\d{1,6}))?\), \} *\n",
+    rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),(?: (\d{1,6}))?\), \} *"
+    rb"\n",
     re.DOTALL,
 )
 _HEADER_BYTES = 256  # of which :class:`ColumnWriter` uses 128

@@ -1,0 +1,187 @@
+"""``energon map``: a user's function over the samples of a dataset."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from loader.errors import escape_controls
+
+from ...command import energon_command
+from ...console import facts_of, output_console, print_json, show_note
+from ...dataset_options import check_ref, copy_options, dataset_options
+from ...engine_options import ENGINE_PARAMETERS, EngineChoice, engine_options
+from ...options import parse_names, shared_options
+from ...progress import ProgressBar
+
+if TYPE_CHECKING:
+    from loader.dataset.query import SampleQuery
+    from loader.format import DatasetRef
+    from loader.mapping import MapOutput, MapReport
+
+
+@energon_command("map", advanced=(*ENGINE_PARAMETERS, "task_samples", "version", "storage_option", "key_column"))
+@click.argument("path", metavar="DATASET", type=click.UNPROCESSED)
+@click.argument("function_name", metavar="MODULE:FUNCTION")
+@click.option("--write", metavar="A,B", callback=parse_names, help="Write the results to these columns.")
+@click.option("--to-filter", metavar="NAME", help="Keep the samples for which it returns True in this filter.")
+@click.option("--to-parts", metavar="DEST", help="Write the results as new parts, in a dataset next to this one.")
+@click.option("--to-dataset", metavar="DEST", help="Write the samples that it returns to a new dataset.")
+@click.option("--batch-size", metavar="N", type=click.IntRange(min=1), help="Call it with lists of N samples.")
+@click.option("--raw", is_flag=True, help="Call it with the bytes of parts, and decode nothing.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Only the first N samples; requires --show.")
+@click.option("--show", is_flag=True, help="Print the results, and write nothing.")
+@click.option(
+    "--max-failures",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Write the results even if up to N samples failed; they have no value.",
+)
+@click.option("--retry-failed", is_flag=True, help="Continue an unfinished run, and try its failed samples again.")
+@click.option("--timeout", metavar="S", type=click.FloatRange(min=0.001), help="A call that takes longer fails.")
+@click.option("--gpus-per-worker", metavar="G", type=click.FloatRange(min=0), default=0.0, help="GPUs of each worker.")
+@click.option("--version", metavar="TEXT", default="", help="Change it when results change, and the file does not.")
+@click.option(
+    "--task-samples", metavar="N", type=click.IntRange(min=1), help="Most samples of a task.  [default: 4096]"
+)
+@copy_options
+@engine_options
+@dataset_options("dataset_config", "trust_code")
+@shared_options("json", "progress")
+def map_dataset(
+    ref: DatasetRef,
+    *,
+    function_name: str,
+    write: tuple[str, ...],
+    to_filter: str | None,
+    to_parts: str | None,
+    to_dataset: str | None,
+    batch_size: int | None,
+    raw: bool,
+    limit: int | None,
+    show: bool,
+    max_failures: int,
+    retry_failed: bool,
+    timeout: float | None,
+    gpus_per_worker: float,
+    version: str,
+    task_samples: int | None,
+    query: SampleQuery,
+    engine: EngineChoice,
+    as_json: bool,
+) -> None:
+    """Run your own function over the samples of DATASET, and keep what it returns.
+
+    FUNCTION is called with each sample, decoded as in training; with --batch-size, with lists of samples. A class is
+    instantiated once in each worker, which is where a model is loaded, and the instance is called. MODULE is a module
+    of the working folder, an installed one, or a .py file.
+
+    Results become columns (--write: numbers, texts, vectors), a filter (--to-filter: True or False), new parts
+    (--to-parts), or a new dataset (--to-dataset: none, one or several samples for each).
+
+    Finished tasks stay in a journal: after an interruption, the same command continues. If more samples fail than
+    --max-failures, nothing is written; they are listed, and --retry-failed runs them again.
+
+    Examples:
+        Try a function on three samples:
+            energon map /data/coco quality:score --limit 3 --show
+        Keep a score of each sample as a column:
+            energon map /data/coco quality:score --write score
+        Caption pictures by a model, on two GPUs:
+            energon map /data/coco captions:Captioner --batch-size 32 --gpus-per-worker 1 --to-parts /data/coco-captions
+        Keep the samples that a function accepts in a filter:
+            energon map /data/coco quality:is_good --to-filter good
+        Resize pictures into a new dataset:
+            energon map /data/coco resize.py:resize --to-dataset /data/coco-small
+        Run it on a Ray cluster:
+            energon map /data/coco quality:score --write score --engine ray --address auto
+        Run a share of it in each job of a Slurm array:
+            energon map /data/coco quality:score --write score --share auto
+        Join the results of all shares:
+            energon map /data/coco quality:score --write score --merge
+    """
+    from loader.dataset.query import find_samples
+    from loader.mapping import MapRequest, named_function, run_map, show_values, whole_dataset
+
+    # Check the options.
+    targets = [write or None, to_filter, to_parts, to_dataset]
+    given = sum(target is not None for target in targets)
+    if given != (0 if show else 1):
+        raise click.UsageError("Pass one of --write, --to-filter, --to-parts and --to-dataset, or --show alone.")
+    if limit is not None and not show:
+        raise click.UsageError("--limit is for a trial: pass it with --show.")
+    # Choose the samples.
+    ref = check_ref(ref).resolved()
+    source = whole_dataset(ref)
+    folder = source.folder
+    samples = find_samples(folder, query)
+    function = named_function(function_name, folder=os.getcwd(), version=version)
+    if show:
+        show_values(source, function, samples[: limit or 3], batch_size=batch_size, raw=raw, show=_print_value)
+        return
+    # Run the function, and report.
+    with engine.open(gpus=gpus_per_worker) as opened, ProgressBar("Mapping", unit="samples") as bar:
+        request = MapRequest(
+            source=source,
+            function=function,
+            output=_output(ref, write=write, to_filter=to_filter, to_parts=to_parts, to_dataset=to_dataset),
+            target=_target(write, to_filter, to_parts, to_dataset),
+            samples=None if len(samples) == len(folder.index) else samples,
+            batch_size=batch_size,
+            raw=raw,
+            max_failures=max_failures,
+            timeout_s=timeout,
+            retry_failed=retry_failed,
+            engine=opened,
+            **({} if task_samples is None else {"task_samples": task_samples}),
+        )
+        report = run_map(request, on_progress=lambda done: bar.update(done.samples, done.total))
+    if as_json:
+        print_json(facts_of(report, "target written samples failed skipped failures resumed tasks seconds"))
+    else:
+        _show(report)
+
+
+def _output(
+    ref: DatasetRef, *, write: tuple[str, ...], to_filter: str | None, to_parts: str | None, to_dataset: str | None
+) -> MapOutput:
+    from loader.mapping import ToColumns, ToDataset, ToFilter, ToParts
+
+    if write:
+        return ToColumns(names=write, path=ref.path)
+    if to_filter is not None:
+        return ToFilter(name=to_filter, path=ref.path)
+    if to_parts is not None:
+        return ToParts(ref=ref, output=to_parts)
+    return ToDataset(ref=ref, output=str(to_dataset))
+
+
+def _target(write: tuple[str, ...], to_filter: str | None, to_parts: str | None, to_dataset: str | None) -> str:
+    """Return the name of the output in the journal."""
+    if write:
+        return f"write-{'-'.join(write)}"
+    if to_filter is not None:
+        return f"filter-{to_filter}"
+    return "parts" if to_parts is not None else "dataset" if to_dataset is not None else ""
+
+
+def _print_value(key: str, value: object) -> None:
+    text = f"{type(value).__name__}: {value}" if isinstance(value, Exception) else repr(value)
+    output_console().print(f"{escape_controls(key)}: {escape_controls(text)}", markup=False, highlight=False)
+
+
+def _show(report: MapReport) -> None:
+    console = output_console()
+    what = ", ".join(map(escape_controls, report.written))
+    resumed = f", {report.resumed:,} of {report.tasks:,} tasks by an earlier run" if report.resumed else ""
+    console.print(f"wrote {what}: {report.samples:,} samples in {report.seconds:.1f} s{resumed}")
+    if report.skipped:
+        show_note(f"{report.skipped:,} samples were skipped, and have no value")
+    for failure in report.failures[:10]:
+        show_note(f"{escape_controls(failure.key)} failed: {escape_controls(failure.error)}")
+    if report.failed:
+        show_note(f"{report.failed:,} samples failed, and have no value")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..accounting import Account
+from ..arrays import IntArray
 from ..dataset.dataset import Dataset
 from ..dataset.opening import folder_at
 from ..dataset.split_parts import excluded_samples, runs_of_part
@@ -390,7 +391,7 @@ def _used_samples(folder: Dataset) -> npt.NDArray[np.bool_]:
     return used
 
 
-def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: npt.NDArray[np.int64]) -> None:
+def _check(plan: AddPartsPlan, folder: Dataset, counted: MatchCount, lacking: IntArray) -> None:
     # Check that keys match.
     if not counted.matched:
         raise ConfigError(

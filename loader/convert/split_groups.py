@@ -184,7 +184,7 @@ def _value(access: ValueName, parts: dict[str, object], folder: Dataset, sample:
             source=f"{folder.path}: {folder.index.full_key(sample)}",
             hint="group by another value",
         )
-    # Look the value up; a sample without it belongs to no group.
+    # A sample without the value is a group of its own.
     try:
         value = msgspec.json.decode(data) if isinstance(data, bytes) and access.path else data
         value = access.value(value)

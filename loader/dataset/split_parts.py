@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from ..arrays import numbers_in
+from ..arrays import IntArray, numbers_in
 from ..errors import ConfigError
 from ..format.documents.messages import nearest_hint
 from ..format.documents.next_command import split_hint
@@ -33,7 +32,7 @@ def is_excluded(dataset: Dataset, sample: int) -> bool:
     return keys is not None and dataset.index.key(sample) in keys
 
 
-def excluded_samples(dataset: Dataset) -> npt.NDArray[np.int64]:
+def excluded_samples(dataset: Dataset) -> IntArray:
     """Return the numbers of all samples that the split excludes, ascending."""
     documents = dataset.documents
     if not (documents.excluded_shards or documents.excluded_keys):

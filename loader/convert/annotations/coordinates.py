@@ -234,7 +234,7 @@ def find_coordinates(name: str, data: bytes) -> Coordinates | None:
 
 
 def _found(name: str, stem: str, data: bytes) -> Iterator[_Found]:
-    # Arrays and XML show coordinates by their names.
+    # Arrays are recognised by their names, XML by its elements.
     kind, extension = kind_of_name(name), part_extension(name)
     if (kind == "array" and _is_name(stem)) or (extension == "xml" and _IN_XML.search(data)):
         yield (), False

@@ -70,7 +70,6 @@ class JsonDocument(ClosesOnExit):
 
     def items(self, close: bytes) -> Iterator[None]:
         """Yield at each item of the list or object that begins here, up to its bracket; the caller takes each item."""
-        # Skip the opening bracket, then take items until it is closed.
         self._at += 1
         character = self.peek()
         while character != close:

@@ -77,7 +77,6 @@ def read_elements(path: str, *, inside: Sequence[str] = ("data",)) -> Iterator[E
         inside: Keys that the list may have in an object.
     """
     name = os.path.basename(path)
-    # A line is an element.
     if _has_lines(path):
         with open_text_table(path) as file:
             for position, line in bounded_lines(file):

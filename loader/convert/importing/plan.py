@@ -151,7 +151,6 @@ def list_rows(
         scratch_folder() as folder,
         RowFileWriter(os.path.join(folder, "rows")) as writer,
     ):
-        # List all sources.
         for index, source in enumerate(sources):
             writer.add(numbered(source, index))
         if not len(writer):
@@ -236,7 +235,6 @@ def exceeds(failed: int, rows: int, limit: float) -> bool:
 def check_failures(failed: int, rows: int, limit: float, *, at: str, example: str) -> None:
     """Raise a ``SampleError`` if more rows failed than may; a limit below 1 is their share."""
     if exceeds(failed, rows, limit):
-        # The commands that allow no failures have no such flag.
         more = ", or allow more with --max-failures" if limit else ""  # reshard and add-parts allow none
         allowed = f"{100 * limit:.3g}%" if limit < 1 else f"{limit:g}"
         raise SampleError(

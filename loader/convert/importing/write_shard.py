@@ -12,9 +12,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...errors import ConfigError, EnergonError, StorageError
 from ...storage import LocalStorage, Storage
 from ...storage.durable_copy import scratch_folder
@@ -72,7 +71,7 @@ class WriteShard:
     storage: Storage
     plan: ImportPlan
     rows: RowFile
-    order: npt.NDArray[np.int64]
+    order: IntArray
 
     def __call__(self, shard: PlannedShard) -> Generator[Written, None, None]:
         # Keep the shard of an earlier run if its rows and settings are the same.
@@ -327,7 +326,7 @@ def write_trial(
                     continue
                 shard.write(key, parts)
                 reader.release()
-            # An import would fail on all rows, too.
+            # Without a sample, there is nothing to try out.
             if not shard.samples and fault is not None:
                 at, example = listed.sources[0].path, failures[0].example
                 check_failures(len(failures), len(listed.rows), max_failures, at=at, example=example)

@@ -8,8 +8,8 @@ from hashlib import blake2b
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...errors import SampleError
 from ...format.tar.names import split_member_name
 
@@ -188,7 +188,7 @@ def hash_key(key: str) -> int:
     return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little") >> 1
 
 
-def rename_repeated(hashes: npt.NDArray[np.int64], key_of: Callable[[int], str]) -> dict[int, str]:
+def rename_repeated(hashes: IntArray, key_of: Callable[[int], str]) -> dict[int, str]:
     """Return new keys for the rows whose key an earlier row has: the key, a hyphen and a number from 2."""
     # Find the rows whose hash another row has.
     order = np.argsort(hashes, kind="stable")

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.tar.header import BLOCK
 from ...order.index_permutation import permute_array
 from ...storage import ClosesOnExit, raise_storage_error
 from ..writing.shard_file import member_bytes
 from .row import CellRef, PartRef, Row, hash_key, rename_repeated
-
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,9 +204,9 @@ class RowFile:
     """
 
     path: str
-    ends: npt.NDArray[np.int64]
-    sizes: npt.NDArray[np.int64]
-    splits: npt.NDArray[np.int64]
+    ends: IntArray
+    sizes: IntArray
+    splits: IntArray
     split_names: tuple[str, ...]
     renamed: Mapping[int, str]
 
@@ -254,5 +252,5 @@ def _planned_bytes(part: PartRef) -> int:
     return part.size_bytes + (part.size_bytes // _ESTIMATE_MARGIN + BLOCK - 1 if is_estimate else 0)
 
 
-def _frozen(values: array[int]) -> npt.NDArray[np.int64]:
+def _frozen(values: array[int]) -> IntArray:
     return np.frombuffer(values, np.int64) if len(values) else np.empty(0, np.int64)

@@ -145,7 +145,6 @@ def _decompress(path: str, target: str) -> None:
             os.remove(target)
         raise
     except OSError as error:
-        # The system's errors have numbers; others are of the decompressor.
         if error.errno is None:  # of the decompressor
             raise FormatError(f"cannot be decompressed: {error}", shard=path) from error
         raise_storage_error(f"decompress {path} to this file", target, error)

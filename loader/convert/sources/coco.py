@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...errors import SampleError
 from ...storage import is_url
 from ..annotations.coordinates import area_of
@@ -139,7 +139,7 @@ class _CocoFile:
     def _picture_names(self) -> Iterator[list[str]]:
         return valid_elements(self._images, lambda element: decode(element, _Image).names())
 
-    def _owners(self, faults: list[Row]) -> npt.NDArray[np.int64]:
+    def _owners(self, faults: list[Row]) -> IntArray:
         """Return the number of the image of each annotation, -1 for none, which is a fault."""
         # Find the image of each annotation by its id.
         numbers = self._numbers_of_images()
@@ -157,7 +157,6 @@ class _CocoFile:
             owners[index] = numbers.get(_plain_id(annotation.image_id), -1)
             if owners[index] < 0:
                 faults.append(fault_row(element, f"no image has the id {annotation.image_id!r}"))
-        # Note ids that repeat: tools that join files may produce them.
         _, firsts, groups = np.unique(hashes, return_index=True, return_inverse=True)
         repeats = np.flatnonzero(firsts[groups] != np.arange(len(hashes)))
         if len(repeats):

@@ -130,7 +130,6 @@ def open_source(path: str, *, kind: str | None, options: SourceOptions) -> Sourc
     """Open a source; see :func:`open_sources`."""
     if not is_url(path) and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise StorageError("expected a file or folder, found a pipe, device or socket", path=path)
-    # Detect the kind.
     if kind is None:
         files = _files(path, "folder", options, takes_all=False)
         kind = _detect(path, files)

@@ -111,7 +111,6 @@ class TableFiles(NamedFiles):
 
     def _find_elsewhere(self, path: str) -> str | None:
         """Return the name of a file below the one folder that has it, or the one that the table is named after."""
-        # List the folders once.
         if self._others is None:
             folders = [folder for folder, _ in self._tree.folders(Account())]
             above = {posixpath.dirname(folder) for folder in folders}
@@ -296,7 +295,6 @@ class _TreeRows:
 
     def _divided(self, folder: str, files: SortedFiles) -> tuple[list[str], list[tuple[str, str]]]:
         """Return the files that are parts, and the files left out with reasons; count files of tables as used."""
-        # Divide by names.
         takes_about = self._survey.about == "parts"
         kept, about = (sorted(files.parts + files.about), []) if takes_about else (files.parts, files.about)
         left = [*((name, "L103") for name in (*files.tables, *files.archives)), *((name, "L102") for name in about)]

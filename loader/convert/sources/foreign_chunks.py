@@ -102,7 +102,6 @@ class _ChunkReader(NumberedReader):
     def __init__(self, path: str, kind: ChunkKind, access: FileAccess) -> None:
         self._path = path
         _check_index(path, access)
-        # The library of the format reads its chunks.
         module, distribution = _LIBRARIES[kind]
         try:
             library = importlib.import_module(module)

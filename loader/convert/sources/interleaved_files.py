@@ -138,7 +138,6 @@ class _Documents:
     def _sort(self, folder: str, names: Sequence[str]) -> None:
         files = sort_files(names)
         data, about = {*files.tables, *files.archives}, {*files.about}
-        # Find the documents.
         documents = [name for name in names if name.lower().endswith(_DOCUMENTS) and name not in about]
         self.names += [join_names(folder, name) for name in documents]
         is_alone = len(documents) == 1 and bool(folder)  # a folder for each document

@@ -68,7 +68,7 @@ def _add_examples(column: TableColumn, table: ArrowTable) -> FormatError | None:
     """Add the first values that are not null, of a row group after the first if need be."""
     fault: FormatError | None = None
     _, mean = next(table.row_sizes([column.name]), (0, 1))
-    # Large values are few examples.
+    # Of larger values, fewer examples fit into memory.
     rows = max(1, min(EXAMPLE_ROWS, _EXAMPLE_BYTES // max(1, mean)))
     for first, batch in readable_batches(table, [column.name]):
         if isinstance(batch, FormatError):

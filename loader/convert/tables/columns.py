@@ -209,7 +209,7 @@ class TableColumn:
         # All values of a text table are texts, which may be numbers.
         if self._numbers:
             return "integer" if self._integers else "number"
-        # Else the kinds of the values decide; a few others are damage.
+        # Else the kind of nearly all values decides.
         kinds = {kind: count / self.known for kind, count in self._kinds.items()}
         if kinds.get(str, 0) >= _MIN_SHARE:
             return "text"

@@ -323,7 +323,6 @@ class ShardWriter:
 
     def _shard_for(self, split: str, key: str, parts: Mapping[str, PartContents]) -> OpenShard:
         shard = self._open.get(split)
-        # Finish a shard that is full.
         if shard is not None:
             size_bytes = sample_bytes(key, parts)
             is_full = shard.file.samples >= self._settings["samples_per_shard"]

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...accounting.part_sets import PartSetCounter, PartSets, join_part_sets
+from ...arrays import IntArray
 from ...errors import EnergonError, StorageError
 from ...format.dataset_ref import DatasetRef
 from ...format.documents.next_command import command_for_folder, quoted
@@ -51,10 +52,10 @@ class ShardSummary:
     """
 
     entry: ShardEntry
-    sizes: dict[str, npt.NDArray[np.int64]]
+    sizes: dict[str, IntArray]
     counts: dict[str, tuple[int, int]]
     key_hash: npt.NDArray[np.uint64]
-    key_order: npt.NDArray[np.int64]
+    key_order: IntArray
     part_sets: PartSets
 
 
@@ -141,7 +142,7 @@ def _scan(storage: Storage, shard: FileInfo) -> ShardSummary | EnergonError:
 
 def summarize_shard(shard: FileInfo, index: ShardIndex) -> ShardSummary:
     """Summarize the index of a shard."""
-    sizes: dict[str, npt.NDArray[np.int64]] = {}
+    sizes: dict[str, IntArray] = {}
     counts: dict[str, tuple[int, int]] = {}
     for position, name in enumerate(index.part_names):
         of_part = index.part_size[index.part_name == position]

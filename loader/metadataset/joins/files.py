@@ -15,8 +15,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
+from ...arrays import IntArray
 from ...dataset.dataset import Dataset
 from ...dataset.opening import folder_at
 from ...dataset.split_parts import filter_of_part, samples_of_part
@@ -29,7 +29,7 @@ from .peer_index import read_peer_rows
 _ROWS_AT_ONCE = 1 << 20
 
 
-def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
+def open_join(plan: JoinPlan) -> IntArray:
     """Map the rows of a join into memory, and check once that their numbers are samples of the members.
 
     Without rows of ``energon prepare``, those that megatron-energon has prepared are read, checked and kept in memory.
@@ -66,7 +66,7 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
     raise ConfigError(fault, file=plan.file, at=f"{plan.file}: {plan.place}", hint=f"run: energon prepare {plan.file}")
 
 
-def _are_samples(rows: npt.NDArray[np.int64], plan: JoinPlan, samples: Sequence[int]) -> bool:
+def _are_samples(rows: IntArray, plan: JoinPlan, samples: Sequence[int]) -> bool:
     lowest = np.array([-1 if member.nonmatch == "none" else 0 for member in plan.members])
     # Rows are mapped into memory, so compare a block of them at a time.
     for start in range(0, len(rows), _ROWS_AT_ONCE):
@@ -150,7 +150,7 @@ def identify_member(member: JoinMember, folder: Dataset) -> MemberIdentity:
     part_range = split.sample_ranges.get(part) if split else None
     kept = filter_of_part(folder, part, member.filter)
     whole, keys = (split.excluded_shards(), split.excluded_samples()) if split else (frozenset[str](), {})
-    # List excluded shards, and the excluded samples of others, sorted.
+    # List the shards of the part, each with its excluded samples unless it is excluded as a whole.
     excluded = [[shard] if shard in whole else [shard, *sorted(keys.get(shard, ()))] for shard in sorted(shards)]
     return MemberIdentity(
         path=printable(member.path),
@@ -203,7 +203,7 @@ class JoinFiles:
         return self._storage.lock(f"{self._folder}/.lock")
 
     @contextmanager
-    def create_rows(self, name: str, members: int) -> Iterator[Callable[[npt.NDArray[np.int64]], None]]:
+    def create_rows(self, name: str, members: int) -> Iterator[Callable[[IntArray], None]]:
         """Write the rows of a join atomically: the file appears at the end of the context, or not at all.
 
         The function of the context appends rows, shape (n, members).
@@ -217,7 +217,7 @@ class JoinFiles:
                 header = {"descr": _ROW_NUMBER.str, "fortran_order": False, "shape": (count, members)}
                 np.lib.format.write_array_header_1_0(file, header)
 
-            def append(rows: npt.NDArray[np.int64]) -> None:
+            def append(rows: IntArray) -> None:
                 nonlocal count
                 file.write(np.ascontiguousarray(rows, dtype=_ROW_NUMBER).data)
                 count += len(rows)
@@ -243,7 +243,7 @@ class JoinFiles:
         except (msgspec.DecodeError, UnicodeDecodeError):
             return None
 
-    def map_rows(self, name: str, members: int) -> npt.NDArray[np.int64] | None:
+    def map_rows(self, name: str, members: int) -> IntArray | None:
         """Map rows into memory, read-only, in constant time; None if the file is damaged or missing."""
         file_name = f"{self._folder}/{name}.npy"
         try:

@@ -135,7 +135,7 @@ class _Places:
             samples.append(np.arange(numbers.start, numbers.stop))
         return cls(places=np.concatenate(places), samples=np.concatenate(samples))
 
-    def numbers(self, places: npt.NDArray[np.int64]) -> IntArray | None:
+    def numbers(self, places: IntArray) -> IntArray | None:
         """Return the samples at places, shape (rows, 3); -1 for none. None if there is no sample at one of them."""
         known, wanted = _packed(self.places), _packed(places)
         # Look up shard and offset, and compare the size afterwards.

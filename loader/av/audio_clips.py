@@ -102,12 +102,12 @@ class AudioReader(MediaReader):
     def _stated_position(self, frame: AudioFrame) -> int | None:
         return None if frame.pts is None else round((frame.pts - self._first_tick) * self._samples_per_tick)
 
-    def _is_worth_a_seek(self, place: int) -> bool:
-        return place - self.position > _MIN_SEEK_S * self.rate
+    def _is_worth_a_seek(self, position: int) -> bool:
+        return position - self.position > _MIN_SEEK_S * self.rate
 
-    def _seek(self, place: int) -> bool:
+    def _seek(self, position: int) -> bool:
         av = import_av()
-        start = place - round(_PREROLL_S * self.rate)  # samples are then the same as if all before were decoded
+        start = position - round(_PREROLL_S * self.rate)  # samples are then the same as if all before were decoded
         target = self._first_tick + int(start / self._samples_per_tick)
         try:
             self._container.seek(target, stream=self.stream)
@@ -168,7 +168,7 @@ def decode_audio_clips(
     """
     # Decode from the start of each window, in the order of these, while one waits or is active.
     total = 0
-    order = sorted(range(len(windows)), key=lambda number: windows[number][0])
+    order = sorted(range(len(windows)), key=lambda clip: windows[clip][0])
     parts: list[list[npt.NDArray[Any]]] = [[] for _ in windows]
     starts: dict[int, int] = {}
     waiting, active = order[::-1], list[int]()
@@ -185,21 +185,21 @@ def decode_audio_clips(
         while waiting and windows[waiting[-1]][0] < end:
             active.append(waiting.pop())
         # Give the block to the windows that it overlaps.
-        for number in active:
-            first, stop = windows[number]
+        for clip in active:
+            first, stop = windows[clip]
             part = samples[:, max(first - start, 0) : max(int(min(stop, end)) - start, 0)]
-            if number not in starts and (part.shape[1] or first == stop):
-                starts[number] = max(first, start)
-            if number in starts:
-                parts[number].append(part)
+            if clip not in starts and (part.shape[1] or first == stop):
+                starts[clip] = max(first, start)
+            if clip in starts:
+                parts[clip].append(part)
                 total += part.size
         if max_samples is not None and total > max_samples:
             raise ValueError(
                 f"the clips have {total:,} samples of audio or more, the limit is {max_samples:,}: request shorter "
                 "clips, or raise AVDecoder.max_audio_samples"
             )
-        active = [number for number in active if end < windows[number][1]]
-    return [(_concatenate(blocks), starts[number]) for number, blocks in enumerate(parts) if number in starts]
+        active = [clip for clip in active if end < windows[clip][1]]
+    return [(_concatenate(blocks), starts[clip]) for clip, blocks in enumerate(parts) if clip in starts]
 
 
 def _concatenate(parts: Sequence[npt.NDArray[Any]]) -> torch.Tensor:

@@ -84,7 +84,7 @@ def decode_clips(
     """
     _check_pixels(_stated_pixels(reader.stream, windows, size), max_pixels)
     pixels = 0
-    order = sorted(range(len(windows)), key=lambda number: windows[number].first)
+    order = sorted(range(len(windows)), key=lambda clip: windows[clip].first)
     frames: list[list[tuple[TimedFrame, npt.NDArray[np.uint8]]]] = [[] for _ in windows]
     waiting, active = order[::-1], list[int]()
     target: int | None = None
@@ -98,15 +98,15 @@ def decode_clips(
             break
         while waiting and windows[waiting[-1]].first < timed.end:
             active.append(waiting.pop())
-        active = [number for number in active if timed.visible_from <= windows[number].last]
+        active = [clip for clip in active if timed.visible_from <= windows[clip].last]
         if active:
             picture = convert(timed.frame)
             pixels += picture.shape[0] * picture.shape[1] * len(active)
             _check_pixels(pixels, max_pixels)
-            for number in active:
-                frames[number].append((timed, picture))
-            active = [number for number in active if timed.end <= windows[number].last]
-    return [_clip(found) for found in frames if found]
+            for clip in active:
+                frames[clip].append((timed, picture))
+            active = [clip for clip in active if timed.end <= windows[clip].last]
+    return [_clip(frames_of_clip) for frames_of_clip in frames if frames_of_clip]
 
 
 def _stated_pixels(stream: VideoStream, windows: Sequence[TimeWindow], size: tuple[int, int] | None) -> int:
@@ -127,13 +127,13 @@ def _check_pixels(pixels: int, limit: int | None) -> None:
         )
 
 
-def _clip(found: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> VideoClip:
-    shapes = {picture.shape for _, picture in found}
+def _clip(frames: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> VideoClip:
+    shapes = {picture.shape for _, picture in frames}
     if len(shapes) > 1:
         sizes = ", ".join(f"{width}x{height}" for height, width, _ in sorted(shapes))
         raise ValueError(f"the video changes its size ({sizes}); give video_out_frame_size")
-    stacked = torch.from_numpy(np.stack([picture for _, picture in found]))  # (F, H, W, 3)
-    return VideoClip(frames=stacked.permute(0, 3, 1, 2), start=found[0][0].start, end=found[-1][0].end)
+    stacked = torch.from_numpy(np.stack([picture for _, picture in frames]))  # (F, H, W, 3)
+    return VideoClip(frames=stacked.permute(0, 3, 1, 2), start=frames[0][0].start, end=frames[-1][0].end)
 
 
 def _converter(size: tuple[int, int] | None) -> Callable[[VideoFrame], npt.NDArray[np.uint8]]:
@@ -312,10 +312,10 @@ class VideoReader(MediaReader):
                 frame.pts = heappop(times) if times else None
                 yield frame
 
-    def advance_to(self, place: int) -> None:
-        super().advance_to(place)
-        self._wanted = place
-        self._full_from = place - _FULL_FRAMES * self._default_duration if self._can_skip else -_NEVER
+    def advance_to(self, position: int) -> None:
+        super().advance_to(position)
+        self._wanted = position
+        self._full_from = position - _FULL_FRAMES * self._default_duration if self._can_skip else -_NEVER
 
     def _begin(self, frames: Iterator[VideoFrame], *, is_first: bool) -> None:
         self._frames = frames
@@ -363,26 +363,27 @@ class VideoReader(MediaReader):
         if stream.duration is None or not is_indexed(self._container):
             return
         stated = ((stream.start_time or 0) + stream.duration) * self.clock
-        found = self._position * self.clock
-        if stated - found > _MAX_SHORTFALL_S:
+        decoded_until = self._position * self.clock
+        if stated - decoded_until > _MAX_SHORTFALL_S:
             raise ValueError(
-                f"the file is cut short: its video ends at {float(found):.3f} s, its header says {float(stated):.3f} s"
+                f"the file is cut short: its video ends at {float(decoded_until):.3f} s, "
+                f"its header says {float(stated):.3f} s"
             )
 
-    def _is_worth_a_seek(self, place: int) -> bool:
-        if place <= self._position:
+    def _is_worth_a_seek(self, position: int) -> bool:
+        if position <= self._position:
             return False
         entries = getattr(self.stream, "index_entries", None)  # missing in older versions of PyAV
         if entries is not None and len(entries) > 1:  # more than the start of the file
-            number = entries.search_timestamp(place, backward=True)
+            entry = entries.search_timestamp(position, backward=True)
             # An entry has the decoding time of its frame, at or before its display time.
-            return bool(number >= 0 and entries[number].timestamp > self._position)
-        return (place - self._position) * self.clock > _MIN_SEEK_S
+            return bool(entry >= 0 and entries[entry].timestamp > self._position)
+        return (position - self._position) * self.clock > _MIN_SEEK_S
 
-    def _seek(self, place: int) -> bool:
+    def _seek(self, position: int) -> bool:
         av = import_av()
         for step_s in _STEPS_BACK_S:
-            target = place - round(step_s / self.clock)
+            target = position - round(step_s / self.clock)
             if step_s and target < (self.stream.start_time or 0):
                 return False
             try:
@@ -392,7 +393,7 @@ class VideoReader(MediaReader):
             except av.FFmpegError:  # the format cannot seek, or the decoder starts inside a group
                 return False
             time = None if first is None else self._time_of(first)
-            if first is not None and time is not None and time <= place and first.key_frame:
+            if first is not None and time is not None and time <= position and first.key_frame:
                 self._begin(chain([first], frames), is_first=False)
                 return True
         return False

@@ -81,11 +81,11 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         members = tuple(
             JoinMember(
                 request=dataset.source.request,
-                place=f"inner_datasets[{place if name is None else repr(name)}]",
+                place=f"inner_datasets[{index if name is None else repr(name)}]",
                 name=name,
-                nonmatch=self.nonmatch if place else "error",
+                nonmatch=self.nonmatch if index else "error",
             )
-            for place, (name, dataset) in enumerate(zip(names, self.inner_datasets, strict=True))
+            for index, (name, dataset) in enumerate(zip(names, self.inner_datasets, strict=True))
         )
         plan = JoinPlan(file=primary, place="inner_datasets", members=members, joiner=None)
         return JoinedSource(

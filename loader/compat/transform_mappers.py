@@ -34,8 +34,8 @@ class _TorchvisionClass:
             raise ImportError(
                 f"torchvision.transforms.{self._name} needs torchvision: pip install torchvision", name="torchvision"
             ) from error
-        found: type = getattr(transforms, self._name)
-        return found
+        transform: type = getattr(transforms, self._name)
+        return transform
 
 
 class TransformMapper(ABC, Generic[TTransform]):
@@ -434,7 +434,7 @@ def _mapper_of(transform: Any) -> TransformMapper[Any]:
 
 def _common(what: str, values: Iterator[Any], *, default: Any) -> Any:
     """Return the only value that is not None."""
-    found = [value for value in values if value is not None]
-    if any(value != found[0] for value in found):
-        raise ValueError(f"transforms have different {what}, but the merged one has one: {found}")
-    return found[0] if found else default
+    given = [value for value in values if value is not None]
+    if any(value != given[0] for value in given):
+        raise ValueError(f"transforms have different {what}, but the merged one has one: {given}")
+    return given[0] if given else default

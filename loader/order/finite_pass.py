@@ -50,12 +50,12 @@ class PrebatchedPass:
     def batches(self) -> int:
         return -(-self._layout.samples // self.batch_size)
 
-    def lane(self, number: int) -> _PrebatchedLane:
-        check_lane(number, self.lanes)
-        batches = max(0, -(-(self.batches - number) // self.lanes))
-        has_last = batches > 0 and (self.batches - 1) % self.lanes == number
+    def lane(self, lane: int) -> _PrebatchedLane:
+        check_lane(lane, self.lanes)
+        batches = max(0, -(-(self.batches - lane) // self.lanes))
+        has_last = batches > 0 and (self.batches - 1) % self.lanes == lane
         missing = self.batches * self.batch_size - self._layout.samples if has_last else 0
-        return _PrebatchedLane(self, self._layout, number, length=batches * self.batch_size - missing)
+        return _PrebatchedLane(self, self._layout, lane, length=batches * self.batch_size - missing)
 
     @cached_property
     def _layout(self) -> _Layout:
@@ -84,20 +84,20 @@ class _Layout:
 class _PrebatchedLane:
     """The micro-batches of a lane: first from its own samples, then its share of the rest."""
 
-    def __init__(self, order: PrebatchedPass, parts: _Layout, number: int, *, length: int) -> None:
+    def __init__(self, order: PrebatchedPass, parts: _Layout, lane: int, *, length: int) -> None:
         self.length = length
         self._order = order
         self._layout = parts
-        self._number = number
-        self._stream = order.inner.lane(number)
+        self._number = lane
+        self._stream = order.inner.lane(lane)
 
     def locate(self, start: int, stop: int) -> Located:
         check_range(start, stop, self.length)
         own_samples = self._layout.own_samples
         if stop <= own_samples:
             return self._stream.locate(start, stop)
-        batch, place = np.divmod(np.arange(max(start, own_samples), stop) - own_samples, self._order.batch_size)
-        rest = self._layout.rest.locate((batch * self._order.lanes + self._number) * self._order.batch_size + place)
+        batch, position = np.divmod(np.arange(max(start, own_samples), stop) - own_samples, self._order.batch_size)
+        rest = self._layout.rest.locate((batch * self._order.lanes + self._number) * self._order.batch_size + position)
         return rest if start >= own_samples else _concatenate([self._stream.locate(start, own_samples), rest])
 
 
@@ -110,15 +110,15 @@ class _Remainder:
         self._ends = np.cumsum(lengths - taken)
         self._starts = self._ends - (lengths - taken)
 
-    def locate(self, place: IntArray) -> Located:
-        lane = np.searchsorted(self._ends, place, side="right")
-        position = place - self._starts[lane] + self._taken
+    def locate(self, index: IntArray) -> Located:
+        lane = np.searchsorted(self._ends, index, side="right")
+        position = index - self._starts[lane] + self._taken
         pieces = []
-        for number in np.unique(lane).tolist():
-            mine = position[lane == number]
+        for lane_number in np.unique(lane).tolist():
+            mine = position[lane == lane_number]
             # Micro-batches of other lanes make gaps.
             first = int(mine[0])
-            source, epoch, sample = self._inner.lane(number).locate(first, int(mine[-1]) + 1)
+            source, epoch, sample = self._inner.lane(lane_number).locate(first, int(mine[-1]) + 1)
             pieces.append((source[mine - first], epoch[mine - first], sample[mine - first]))
         return _concatenate(pieces)
 
@@ -189,17 +189,17 @@ class SequentialPass:
     def batches(self) -> None:
         """None: stages that drop or regroup samples decide how many micro-batches a lane makes."""
 
-    def lane(self, number: int) -> _SequentialLane:
-        check_lane(number, self.lanes)
+    def lane(self, lane: int) -> _SequentialLane:
+        check_lane(lane, self.lanes)
         total = sum(self.samples)
-        return _SequentialLane(self, range(total * number // self.lanes, total * (number + 1) // self.lanes))
+        return _SequentialLane(self, range(total * lane // self.lanes, total * (lane + 1) // self.lanes))
 
-    def locate(self, place: IntArray) -> Located:
+    def locate(self, position: IntArray) -> Located:
         """Return the samples at places of the concatenated sources, shape (m,)."""
         ends = np.cumsum(np.array(self.samples, dtype=np.int64))
-        source = np.searchsorted(ends, place, side="right")
+        source = np.searchsorted(ends, position, side="right")
         starts = ends - np.array(self.samples, dtype=np.int64)
-        return source, np.zeros(len(place), dtype=np.int64), place - starts[source]
+        return source, np.zeros(len(position), dtype=np.int64), position - starts[source]
 
 
 class _SequentialLane:
@@ -248,12 +248,12 @@ class FinitePass:
     def batches(self) -> None:
         """None: stages that drop or regroup samples decide how many micro-batches a lane makes."""
 
-    def lane(self, number: int) -> BlendedLane:
-        check_lane(number, self.lanes)
-        counts = self._partition.lengths(np.array([number]))[0]
-        one = len(self.sources) == 1
-        blend = None if one else BlendOrder(counts, lane=number, seed=self.seed)
-        return BlendedLane(number, self._partition, blend, int(counts.sum()))
+    def lane(self, lane: int) -> BlendedLane:
+        check_lane(lane, self.lanes)
+        counts = self._partition.lengths(np.array([lane]))[0]
+        is_single = len(self.sources) == 1
+        blend = None if is_single else BlendOrder(counts, lane=lane, seed=self.seed)
+        return BlendedLane(lane, self._partition, blend, int(counts.sum()))
 
     def lane_lengths(self) -> IntArray:
         """Return the number of samples of each lane, shape (lanes,)."""
@@ -345,10 +345,10 @@ class EpochPartition:
         first_turn = take_by_source(self._first_turn, source)
         before = self._turns_before(lane, first_turn)
         groups = self._groups_at(source, lane, position + before)
-        place = position + before - self._turns_before(lane, first_turn + groups.start)
+        in_window = position + before - self._turns_before(lane, first_turn + groups.start)
         start, length = self._share((first_turn + groups.start) % self.lanes, groups.size, lane)
-        place = self._shuffle.within_window(source, lane, groups.epoch, place, length)
-        epoch, sample = self._shuffle.within_group(source, groups.epoch, start + place, groups.together)
+        in_window = self._shuffle.within_window(source, lane, groups.epoch, in_window, length)
+        epoch, sample = self._shuffle.within_group(source, groups.epoch, start + in_window, groups.together)
         return groups.epoch + epoch, sample
 
     def _groups_at(self, source: IntArray, lane: int, turn: IntArray) -> _Groups:
@@ -360,10 +360,10 @@ class EpochPartition:
         first_turn = take_by_source(self._first_turn, source)
         group = samples * together
         # The last group before which the lane has no more samples than that: _turns_before, solved for the group.
-        number = np.minimum((turn * self.lanes + lane - first_turn) // group, groups)
-        is_whole = number < groups
+        group_number = np.minimum((turn * self.lanes + lane - first_turn) // group, groups)
+        is_whole = group_number < groups
         is_part = turn >= self._turns_before(lane, first_turn + epochs * samples)
-        epoch = np.where(is_part, epochs, number * together)
+        epoch = np.where(is_part, epochs, group_number * together)
         together = np.where(is_part, 1, np.where(is_whole, together, left))
         size = np.where(is_part, take_by_source(self._part, source), samples * together)
         return _Groups(epoch * samples, size, epoch, together)

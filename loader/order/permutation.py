@@ -92,7 +92,7 @@ _SMALL_SIZE = 128  # below this size, few rounds favour some permutations, so mo
 _SMALL_ROUNDS = 16
 _MAX_SCALAR = 8  # up to this many positions, Python integers are faster than numpy
 _HALF = np.array(32, dtype=np.uint64)
-_ROUND_NUMBERS = tuple(np.array(number, dtype=np.uint64) for number in range(_SMALL_ROUNDS))
+_ROUND_NUMBERS = tuple(np.array(round_number, dtype=np.uint64) for round_number in range(_SMALL_ROUNDS))
 
 
 def permute(position: IntArray, size: IntArray | int, key: Words) -> IntArray:
@@ -184,9 +184,9 @@ def _walk(position: int, size: int, columns: int, rows: int, key: int) -> int:
     rounds = _SMALL_ROUNDS if columns * rows < _SMALL_SIZE else _ROUNDS
     while True:
         y, x = divmod(position, columns)
-        for number in range(0, rounds, 2):
-            x = (x + _below(extend_integer(key, y, number), columns)) % columns
-            y = (y + _below(extend_integer(key, x, number + 1), rows)) % rows
+        for round_number in range(0, rounds, 2):
+            x = (x + _below(extend_integer(key, y, round_number), columns)) % columns
+            y = (y + _below(extend_integer(key, x, round_number + 1), rows)) % rows
         position = y * columns + x
         if position < size:
             return position
@@ -194,17 +194,17 @@ def _walk(position: int, size: int, columns: int, rows: int, key: int) -> int:
 
 def _rounds(network: _Network, numbers: range, position: Words) -> Words:
     y, x = np.divmod(position, network.columns)
-    for number in numbers[::2]:
-        _shift(x, y, network.columns, network.key, number)
-        _shift(y, x, network.rows, network.key, number + 1)
+    for round_number in numbers[::2]:
+        _shift(x, y, network.columns, network.key, round_number)
+        _shift(y, x, network.rows, network.key, round_number + 1)
     y *= network.columns
     y += x
     return y
 
 
-def _shift(moved: Words, by: Words, bound: Words, key: Words, number: int) -> None:
+def _shift(moved: Words, by: Words, bound: Words, key: Words, round_number: int) -> None:
     """Rotate coordinates in place within ``[0, bound)``, by a hash of the other coordinates."""
-    word = extend(key, by, _ROUND_NUMBERS[number])
+    word = extend(key, by, _ROUND_NUMBERS[round_number])
     np.right_shift(word, _HALF, out=word)
     np.multiply(word, bound, out=word)
     np.right_shift(word, _HALF, out=word)

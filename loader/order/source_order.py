@@ -79,8 +79,8 @@ class SourceOrders:
     def window_of(self, lane: int, position: int) -> tuple[int, int]:
         """Return the first position of a window of the first source's stream in a lane, and its end."""
         length, size = int(self.length(lane)[0]), int(self._shuffle.window[0])
-        cycle, place = divmod(position, length)
-        first = place - place % size
+        cycle, in_cycle = divmod(position, length)
+        first = in_cycle - in_cycle % size
         return cycle * length + first, cycle * length + min(first + size, length)
 
     def locate(self, source: IntArray, lane: int | IntArray, position: IntArray) -> tuple[IntArray, IntArray]:
@@ -97,13 +97,13 @@ class SourceOrders:
         cycle_size = group * take_by_source(self._groups_per_cycle, source)
         start = cycle_size * lane // self.lanes
         length = cycle_size * (lane + 1) // self.lanes - start
-        cycle, place = np.divmod(position, length)
+        cycle, in_cycle = np.divmod(position, length)
         cycle = _collapse_if_equal(cycle)
-        place = self._shuffle.within_window(source, lane, cycle, place, length)
-        number, place = np.divmod(cycle * cycle_size + start + place, group)
-        number = _collapse_if_equal(number)
-        epoch, sample = self._shuffle.within_group(source, number, place, together)
-        return number * together + epoch, sample
+        in_cycle = self._shuffle.within_window(source, lane, cycle, in_cycle, length)
+        group_number, in_group = np.divmod(cycle * cycle_size + start + in_cycle, group)
+        group_number = _collapse_if_equal(group_number)
+        epoch, sample = self._shuffle.within_group(source, group_number, in_group, together)
+        return group_number * together + epoch, sample
 
 
 class SourceShuffle:
@@ -136,7 +136,7 @@ class SourceShuffle:
         )
 
     def within_window(
-        self, source: IntArray, lane: int | IntArray, cycle: IntArray, place: IntArray, length: IntArray
+        self, source: IntArray, lane: int | IntArray, cycle: IntArray, in_cycle: IntArray, length: IntArray
     ) -> IntArray:
         """Move samples within the windows of a lane.
 
@@ -148,16 +148,16 @@ class SourceShuffle:
         """
         is_unshuffled = take_by_source(self._is_unshuffled, source)
         if is_unshuffled.all():
-            return place
+            return in_cycle
         window = take_by_source(self.window, source)
-        number, offset = np.divmod(place, window)
-        start = place - offset
+        window_number, offset = np.divmod(in_cycle, window)
+        start = in_cycle - offset
         size = np.minimum(window, length - start)
         if isinstance(lane, int):
             key = take_by_source(extend(self._window_seed, lane), source)
         else:
             key = extend(take_by_source(self._window_seed, source), lane)
-        key = extend(key, cycle, number)
+        key = extend(key, cycle, window_number)
         shuffled = _where(
             take_by_source(self._has_buffer, source),
             lambda: permute(offset, size, key),
@@ -166,7 +166,7 @@ class SourceShuffle:
         return np.where(is_unshuffled, offset, shuffled) + start
 
     def within_group(
-        self, source: IntArray, number: IntArray, place: IntArray, together: IntArray
+        self, source: IntArray, group_number: IntArray, in_group: IntArray, together: IntArray
     ) -> tuple[IntArray, IntArray]:
         """Permute the slices of groups of epochs.
 
@@ -181,43 +181,44 @@ class SourceShuffle:
         if not is_unshuffled.all():
             shuffled = _where(
                 take_by_source(self.with_replacement, source),
-                lambda: self._drawn(source, number, place),
-                lambda: self._permuted(source, number, place, together),
+                lambda: self._drawn(source, group_number, in_group),
+                lambda: self._permuted(source, group_number, in_group, together),
             )
-            place = np.where(is_unshuffled, place, shuffled)
-        return np.divmod(place, take_by_source(self.samples, source))
+            in_group = np.where(is_unshuffled, in_group, shuffled)
+        return np.divmod(in_group, take_by_source(self.samples, source))
 
-    def _drawn(self, source: IntArray, number: IntArray, place: IntArray) -> IntArray:
+    def _drawn(self, source: IntArray, group_number: IntArray, in_group: IntArray) -> IntArray:
         """Draw slices with replacement; a slice that passes the source's end continues at its start."""
         samples = take_by_source(self.samples, source)
-        slice_number, offset = np.divmod(place, take_by_source(self.slice_length, source))
-        key = extend(take_by_source(self._slice_seed, source), number)
+        slice_number, offset = np.divmod(in_group, take_by_source(self.slice_length, source))
+        key = extend(take_by_source(self._slice_seed, source), group_number)
         drawn: IntArray = (_below_wide(extend(mix(key), _DRAWS, slice_number), samples) + offset) % samples
         return drawn
 
-    def _permuted(self, source: IntArray, number: IntArray, place: IntArray, together: IntArray) -> IntArray:
+    def _permuted(self, source: IntArray, group_number: IntArray, index: IntArray, together: IntArray) -> IntArray:
         """Permute a group's whole slices, append the short ones, and rotate the result."""
         samples, length, whole = (
             take_by_source(values, source) for values in (self.samples, self.slice_length, self._whole_slices)
         )
         group = samples * together
-        place = (place + _below_wide(extend(take_by_source(self._rotation_seed, source), number), group)) % group
+        rotation = _below_wide(extend(take_by_source(self._rotation_seed, source), group_number), group)
+        index = (index + rotation) % group
         slices = whole * together
-        in_whole = place < slices * length
-        key = extend(take_by_source(self._slice_seed, source), number)
+        in_whole = index < slices * length
+        key = extend(take_by_source(self._slice_seed, source), group_number)
 
         def in_whole_slices() -> IntArray:
-            slice_number, offset = np.divmod(np.where(in_whole, place, 0), length)
+            slice_number, offset = np.divmod(np.where(in_whole, index, 0), length)
             moved = _permute_distinct(slice_number, np.maximum(1, slices), key)
             epoch, moved = np.divmod(moved, np.maximum(1, whole))
-            found: IntArray = epoch * samples + moved * length + offset
-            return found
+            moved_index: IntArray = epoch * samples + moved * length + offset
+            return moved_index
 
         def in_short_slices() -> IntArray:
             long = whole * length
-            epoch, offset = np.divmod(place - long * together, np.maximum(1, samples - long))
-            found: IntArray = epoch * samples + long + offset
-            return found
+            epoch, offset = np.divmod(index - long * together, np.maximum(1, samples - long))
+            moved_index: IntArray = epoch * samples + long + offset
+            return moved_index
 
         return _where(in_whole, in_whole_slices, in_short_slices)
 

@@ -57,10 +57,10 @@ def map_values(value: Any, function: Callable[[Any], Any], *, is_leaf: Callable[
             copied[key] = new
         return copied
     if isinstance(value, list | tuple):
-        found = [item if type(item) in PLAIN else map_values(item, function, is_leaf=is_leaf) for item in value]
-        if all(map(is_, found, value)):
+        items = [item if type(item) in PLAIN else map_values(item, function, is_leaf=is_leaf) for item in value]
+        if all(map(is_, items, value)):
             return value
-        return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if is_dataclass(value) and not isinstance(value, type):
         return _mapped_fields(value, function, is_leaf)
     return function(value)

@@ -204,12 +204,12 @@ def _yaml_value(value: Any) -> Any:
         return _cut_text(str(value), _MAX_CHARACTERS)
     named = _named_values(value)
     if named or isinstance(value, Mapping):
-        inner = {name if type(name) is int else str(name): _yaml_value(one) for name, one in named[:_MAX_ITEMS]} | (
+        inner = {name if type(name) is int else str(name): _yaml_value(item) for name, item in named[:_MAX_ITEMS]} | (
             {"…": f"{len(named) - _MAX_ITEMS} more"} if len(named) > _MAX_ITEMS else {}
         )
         return inner if isinstance(value, Mapping) else {type(value).__name__: inner}
     if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes):
-        items = [_yaml_value(one) for one in islice(value, _YAML_ITEMS)]
+        items = [_yaml_value(item) for item in islice(value, _YAML_ITEMS)]
         return items + ([f"… {len(value) - _YAML_ITEMS} more"] if len(value) > _YAML_ITEMS else [])
     return _cut(value, _MAX_CHARACTERS) if isinstance(value, bytes) else _cut_text(repr(value), _MAX_CHARACTERS)
 
@@ -289,7 +289,7 @@ def _hidden(sample: Any) -> set[str]:
 
 
 def _escaped(text: str) -> str:
-    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return text if text.isprintable() else "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _named_values(sample: Any) -> list[tuple[Any, Any]]:

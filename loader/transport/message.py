@@ -40,14 +40,14 @@ class SegmentFlags:
     def __init__(self) -> None:
         self._flags: Any = RawArray(ctypes.c_ubyte, _MAX_SEGMENTS)
 
-    def is_free(self, number: int) -> bool:
-        return not self._flags[number]
+    def is_free(self, segment: int) -> bool:
+        return not self._flags[segment]
 
-    def take(self, number: int) -> None:
-        self._flags[number] = 1
+    def take(self, segment: int) -> None:
+        self._flags[segment] = 1
 
-    def release(self, number: int) -> None:
-        self._flags[number] = 0
+    def release(self, segment: int) -> None:
+        self._flags[segment] = 0
 
 
 class _Name(NamedTuple):
@@ -106,8 +106,8 @@ def _release(flags: SegmentFlags, name: _Name, pid: int) -> None:
 class _Segment:
     # The rank opens it when it reads a message, while the worker still runs.
 
-    def __init__(self, number: int, generation: int, size_bytes: int) -> None:
-        self.name = _Name(os.getpid(), number, generation)
+    def __init__(self, index: int, generation: int, size_bytes: int) -> None:
+        self.name = _Name(os.getpid(), index, generation)
         self.size_bytes = size_bytes
         self.file = os.memfd_create("energon-batches", os.MFD_CLOEXEC)
         try:
@@ -135,22 +135,22 @@ class SegmentPool:
 
     def take(self, size_bytes: int) -> _Segment | None:
         """Return a free segment of at least ``size_bytes``, to send and to write to; None if all are in use."""
-        free = [number for number in range(len(self._segments)) if self._flags.is_free(number)]
-        fits = [number for number in free if self._segments[number].size_bytes >= size_bytes]
+        free = [segment for segment in range(len(self._segments)) if self._flags.is_free(segment)]
+        fits = [segment for segment in free if self._segments[segment].size_bytes >= size_bytes]
         if fits:
-            number = min(fits, key=lambda number: self._segments[number].size_bytes)
+            segment = min(fits, key=lambda segment: self._segments[segment].size_bytes)
         elif len(self._segments) < _MAX_SEGMENTS:
-            number = len(self._segments)
-            self._segments.append(_Segment(number, 0, _rounded_up(size_bytes)))
+            segment = len(self._segments)
+            self._segments.append(_Segment(segment, 0, _rounded_up(size_bytes)))
         elif free:
-            number = free[0]
-            replaced = self._segments[number]
-            self._segments[number] = _Segment(number, replaced.name.generation + 1, _rounded_up(size_bytes))
+            segment = free[0]
+            replaced = self._segments[segment]
+            self._segments[segment] = _Segment(segment, replaced.name.generation + 1, _rounded_up(size_bytes))
             replaced.close()
         else:
             return None
-        self._flags.take(number)
-        return self._segments[number]
+        self._flags.take(segment)
+        return self._segments[segment]
 
 
 def _rounded_up(size_bytes: int) -> int:

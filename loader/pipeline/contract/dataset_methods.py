@@ -24,14 +24,14 @@ _MAX_SEARCHED = 4096
 
 def inner_datasets(dataset: Any) -> list[Any]:
     """Return the library's datasets in the attributes of a user's dataset, and of users' datasets in these."""
-    found: list[Any] = []
+    datasets: list[Any] = []
 
     def note(inner: Any) -> Any:
-        found.append(inner)
+        datasets.append(inner)
         return inner
 
     replace_datasets(dataset, note, {})
-    return found
+    return datasets
 
 
 def close_datasets(dataset: Any) -> None:
@@ -72,10 +72,10 @@ def replace_datasets(
     for name, value in vars(dataset).items():
         if name == "inputs":
             continue  # the library's record of the datasets that are in other attributes, too
-        found = replaced(value)
+        new_value = replaced(value)
         own_names = (*dataset._savable_fields, *dataset._worker_local_fields)  # noqa: SLF001 - documented for subclasses
-        is_own_state = found is value and name in own_names
-        copied.__dict__[name] = copy.deepcopy(value) if is_own_state else found
+        is_own_state = new_value is value and name in own_names
+        copied.__dict__[name] = copy.deepcopy(value) if is_own_state else new_value
     if config is not None:
         copied.__dict__["worker_config"] = config
     return copied
@@ -327,5 +327,5 @@ class DatasetMethods(Generic[T_co]):
 
 def inherits_stage(dataset: Any) -> bool:
     """Return True if a dataset is a stage of the library whose ``__iter__`` a subclass of a user overrides."""
-    owner = next((one for one in type(dataset).__mro__ if "open" in vars(one)), object)
+    owner = next((ancestor for ancestor in type(dataset).__mro__ if "open" in vars(ancestor)), object)
     return dataset.defines_iter and owner is not DatasetMethods and owner.__module__.startswith("loader.")

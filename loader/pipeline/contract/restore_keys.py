@@ -157,13 +157,13 @@ class SampleIndex:
         """Yield the items of an iterable with their numbers: ``sample_idx`` for all, or the next ones."""
         items = iter(it)
         while True:
-            with self.ctx(sample_idx) as number:
+            with self.ctx(sample_idx) as sample_index:
                 try:
                     item = next(items)
                 except StopIteration:
                     self.current_idx -= sample_idx is None
                     return
-            yield number, item
+            yield sample_index, item
 
     def save_state(self) -> int:
         """Return the count."""

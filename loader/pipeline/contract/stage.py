@@ -55,10 +55,10 @@ def _check_same_run(inputs: Sequence[SavableDataset[Any]]) -> None:
     first = inputs[0].worker_config
     for upstream in inputs[1:]:
         for name in ("rank", "world_size", "num_workers", "lanes", "seed_offset"):
-            one, other = getattr(first, name), getattr(upstream.worker_config, name)
-            if one != other:
+            expected, other = getattr(first, name), getattr(upstream.worker_config, name)
+            if expected != other:
                 raise ConfigError(
-                    f"datasets of one chain have worker configs with {name}={one} and {name}={other}",
+                    f"datasets of one chain have worker configs with {name}={expected} and {name}={other}",
                     hint="build all of them with the same WorkerConfig",
                 )
 
@@ -245,10 +245,10 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             *(upstream.lines() for upstream in self.inputs),
             *([source.describe()] for source in self.read_sources),
         ]
-        for place, lines in enumerate(below, start=1):
-            first, rest = ("└─ ", "   ") if place == len(below) else ("├─ ", "│  ")
-            for number, line in enumerate(lines):
-                yield (rest if number else first) + line
+        for position, lines in enumerate(below, start=1):
+            first, rest = ("└─ ", "   ") if position == len(below) else ("├─ ", "│  ")
+            for row, line in enumerate(lines):
+                yield (rest if row else first) + line
 
     def described_sources(self) -> Iterator[str]:
         """Yield a line for each dataset on disk that the chain reads, with its path and number of samples."""
@@ -290,9 +290,9 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         config, items = self.worker_config, self.items
         if items is not None:
             return len(range(config.rank, items, config.world_size))
-        own = max(1, config.num_workers)
-        first = config.rank * own
-        return sum(self.nominal_items(worker, own * config.world_size) for worker in range(first, first + own))
+        workers = max(1, config.num_workers)
+        first = config.rank * workers
+        return sum(self.nominal_items(worker, workers * config.world_size) for worker in range(first, first + workers))
 
 
 def register_with_torch() -> None:
@@ -346,11 +346,11 @@ class IteratedDataset(SavableDataset[T_co]):
     @property
     def entry_schema(self) -> Schema:
         inner = {
-            str(place): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
-            for place, upstream in enumerate(self.inputs)
+            str(origin): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
+            for origin, upstream in enumerate(self.inputs)
         }
-        own = {"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG, "position": NotRequired(COUNT)}
-        return own | inner
+        fields = {"own": PLAIN, "ranks": Count(start=1), "given": COUNT, "over": FLAG, "position": NotRequired(COUNT)}
+        return fields | inner
 
     def open(self, lane: Lane, state: State) -> Running:
         ranks = self.worker_config.world_size

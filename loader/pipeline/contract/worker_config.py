@@ -332,8 +332,8 @@ class WorkerConfig:
         the first worker.
         """
         worker = worker_number()
-        number = self.rank * (self.num_workers + 1) + (0 if worker is None else worker + 1)
-        return Path(str(path).format(worker_id=number, rank=self.rank, pid=os.getpid()))
+        process = self.rank * (self.num_workers + 1) + (0 if worker is None else worker + 1)
+        return Path(str(path).format(worker_id=process, rank=self.rank, pid=os.getpid()))
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that determine which process reads which samples; of the group, its size."""

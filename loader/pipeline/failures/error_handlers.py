@@ -50,8 +50,8 @@ def places_of_sample(sample: Any, sources: Any = None) -> tuple[str, ...]:
     Args:
         sample: Has the ``__sources__`` to use if ``sources`` is None.
     """
-    found = _members(sample, "__sources__") if sources is None else _flat(sources)
-    return tuple(str(source) for source in found)
+    values = _members(sample, "__sources__") if sources is None else _flat(sources)
+    return tuple(str(source) for source in values)
 
 
 def sources_of_sample(sample: Any) -> list[Any] | None:
@@ -73,8 +73,8 @@ def _members(sample: Any, field: str) -> list[Any]:
     if isinstance(sample, list | tuple):
         return [member for inner in sample for member in _members(inner, field)]
     # A sample may be any object, also one whose __getattr__ returns a value for every name.
-    found = sample.get(field) if isinstance(sample, Mapping) else getattr(sample, "__dict__", {}).get(field)
-    return _flat(found)
+    value = sample.get(field) if isinstance(sample, Mapping) else getattr(sample, "__dict__", {}).get(field)
+    return _flat(value)
 
 
 def _flat(value: Any) -> list[Any]:

@@ -159,14 +159,14 @@ class FetchedRanges:
 
     def take(self, row: int, size_bytes: int) -> bytes:
         """Wait for a sample's bytes; the bytes of a range are dropped after its last sample."""
-        found = self.ranges[row]
-        if found is None:
+        fetched = self.ranges[row]
+        if fetched is None:
             raise LookupError(row)
-        data, first = self.queue.result(found), self._starts[row] - found.start
+        data, first = self.queue.result(fetched), self._starts[row] - fetched.start
         self.ranges[row] = None
-        found.uses -= 1
-        if not found.uses:
-            self.queue.release(found)
+        fetched.uses -= 1
+        if not fetched.uses:
+            self.queue.release(fetched)
         return data if first == 0 and len(data) == size_bytes else data[first : first + size_bytes]
 
 
@@ -187,14 +187,14 @@ def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
     uses = np.bincount(which, minlength=len(range_file)).tolist()
     columns = [column.tolist() for column in (range_file, range_start, range_bytes)]
     ranges = {
-        number: _Range(first.open_file(columns[0][number]), columns[1][number], columns[2][number], uses[number])
-        for number in dict.fromkeys(which[: edges[1]].tolist())  # in the order of their first use
+        index: _Range(first.open_file(columns[0][index]), columns[1][index], columns[2][index], uses[index])
+        for index in dict.fromkeys(which[: edges[1]].tolist())  # in the order of their first use
     }
     for chunk, some, begin, end in zip(chunks, rows, edges, edges[1:], strict=False):
-        own = np.flatnonzero(is_needed[which[begin:end]])
-        chunk.missing[some[own]] = False
-        for row, number in zip(some[own].tolist(), which[begin:end][own].tolist(), strict=True):
-            chunk.ranges[row] = ranges[number]
+        needed = np.flatnonzero(is_needed[which[begin:end]])
+        chunk.missing[some[needed]] = False
+        for row, index in zip(some[needed].tolist(), which[begin:end][needed].tolist(), strict=True):
+            chunk.ranges[row] = ranges[index]
     first.queue.add([*ranges.values()])
 
 

@@ -100,8 +100,8 @@ class JoinedSource(Source):
 
     def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:
         samples = [
-            None if one is None else member.build(one, restore_key)
-            for member, one in zip(self.members, raw.members, strict=True)
+            None if raw_member is None else member.build(raw_member, restore_key)
+            for member, raw_member in zip(self.members, raw.members, strict=True)
         ]
         if self.names is None:
             return self.joiner(*samples)
@@ -110,7 +110,7 @@ class JoinedSource(Source):
     def named(self, raw: RawRow) -> dict[str, Any]:
         """Return a placeholder of the key, since the joiner determines it, and the sources of all members."""
         pairs = zip(self.members, raw.members, strict=True)
-        sources = (member.named(one)["__sources__"] for member, one in pairs if one is not None)
+        sources = (member.named(raw_member)["__sources__"] for member, raw_member in pairs if raw_member is not None)
         return {"__key__": "/", "__sources__": tuple(chain.from_iterable(sources))}
 
     def identity(self) -> dict[str, Any]:
@@ -149,15 +149,15 @@ class OpenJoins(OpenSources):
         first: tuple[int, int] = (0, 0),
     ) -> None:
         super().__init__(sources, shards, quarantined=quarantined, first=first)
-        self._joins = {number: source for number, source in enumerate(sources) if isinstance(source, JoinedSource)}
+        self._joins = {row: source for row, source in enumerate(sources) if isinstance(source, JoinedSource)}
         self._first_member: dict[int, int] = {}  # of each join
         # Members follow the sources. The entry of a join itself is never read.
         all_sources, all_sparse = [*self._sources], set(sparse)
-        for number, join in self._joins.items():
-            self._first_member[number] = len(all_sources)
+        for row, join in self._joins.items():
+            self._first_member[row] = len(all_sources)
             all_sources.extend(join.members)
-            if number in sparse:
-                all_sparse.update(range(self._first_member[number], len(all_sources)))
+            if row in sparse:
+                all_sparse.update(range(self._first_member[row], len(all_sources)))
         self._sources, self._sparse = all_sources, all_sparse
 
     def chunk(self, source: IntArray, index: IntArray, excluded: npt.NDArray[np.bool_] | None) -> SampleChunk:
@@ -181,13 +181,13 @@ class OpenJoins(OpenSources):
         rows = [np.flatnonzero(~is_join)]
         members = [np.zeros_like(rows[0])]
         sources, indexes = [source[rows[0]]], [index[rows[0]]]
-        for number, join in self._joins.items():
-            own = np.flatnonzero(source == number)
-            mapped = join.folder.numbers(index[own])
+        for source_number, join in self._joins.items():
+            rows_of_join = np.flatnonzero(source == source_number)
+            mapped = join.folder.numbers(index[rows_of_join])
             row, member = np.nonzero(mapped >= 0)
-            rows.append(own[row])
+            rows.append(rows_of_join[row])
             members.append(member)
-            sources.append(self._first_member[number] + member)
+            sources.append(self._first_member[source_number] + member)
             indexes.append(mapped[row, member])
         order = np.argsort(np.concatenate(rows), kind="stable")
         return tuple(np.concatenate(columns)[order] for columns in (rows, members, sources, indexes))  # type: ignore[return-value] # four
@@ -228,16 +228,16 @@ class _RowChunk(SampleChunk):
         chunk = super().read([positions[row] for row in self._rows.tolist()], begin)
         ends = np.searchsorted(self._rows, np.arange(len(self._row_sources)), side="right").tolist()
         places, done = self._members.tolist(), 0
-        for row, (number, position) in enumerate(zip(self._row_sources.tolist(), positions, strict=True)):
-            if number not in self._joins:
+        for row, (source_number, position) in enumerate(zip(self._row_sources.tolist(), positions, strict=True)):
+            if source_number not in self._joins:
                 yield next(chunk)
                 done += 1
                 continue
-            found: list[RawSample | Any] = [None] * len(self._joins[number].members)
+            joined: list[RawSample | Any] = [None] * len(self._joins[source_number].members)
             while done < ends[row]:
-                found[places[done]] = next(chunk)[0]
+                joined[places[done]] = next(chunk)[0]
                 done += 1
-            if any(one is SKIPPED for one in found):  # then all members are
+            if any(raw_member is SKIPPED for raw_member in joined):  # then all members are
                 yield SKIPPED, position
             else:
-                yield RawRow(number + self._first_source, int(self._row_numbers[row]), tuple(found)), position
+                yield RawRow(source_number + self._first_source, int(self._row_numbers[row]), tuple(joined)), position

@@ -197,8 +197,8 @@ class LaneReader:
             StopIteration: The pass is over.
         """
         ahead.start()
-        for number, other in list(self._waiting.items()):
-            self._waiting.pop(number, None)
+        for chunk_number, other in list(self._waiting.items()):
+            self._waiting.pop(chunk_number, None)
             with suppress(EnergonError):  # its own lane finds the error again
                 other.start()
         return ahead.next()

@@ -40,11 +40,11 @@ class QuarantinedSample:
             TypeError: An entry has another type.
             LookupError: An entry is missing.
         """
-        found = cls(dataset=saved["dataset"], uuid=saved["uuid"], number=saved["number"], key=saved["key"])
-        texts = found.dataset, found.key, found.uuid or ""
-        if type(found.number) is not int or not all(isinstance(text, str) for text in texts):
+        sample = cls(dataset=saved["dataset"], uuid=saved["uuid"], number=saved["number"], key=saved["key"])
+        texts = sample.dataset, sample.key, sample.uuid or ""
+        if type(sample.number) is not int or not all(isinstance(text, str) for text in texts):
             raise TypeError(f"expected texts and a number, found {saved!r}")
-        return found
+        return sample
 
     def is_in(self, source: Source) -> bool:
         """Report whether the sample is one of a source; data that was prepared again is compared by its key."""

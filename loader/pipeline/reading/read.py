@@ -48,11 +48,11 @@ class DecodeDataset(SavableDataset[Any]):
         names_sources: bool = False,
     ) -> None:
         super().__init__(dataset, name="decode")
-        own = tuple(dataset.read_sources)
-        self.sources: tuple[Source, ...] = own if sources is None else tuple(sources)
+        read_sources = tuple(dataset.read_sources)
+        self.sources: tuple[Source, ...] = read_sources if sources is None else tuple(sources)
         self.names_sources = names_sources
         self.size_metrics: Mapping[str, Callable[[Any], float]] = {}  # of its samples, for statistics
-        self._own = own or self.sources  # the others are decoded by other stages
+        self._own = read_sources or self.sources  # the others are decoded by other stages
 
     def settings(self) -> dict[str, Any]:
         decoders = {_decoder_name(source.decoder) for source in self._own}
@@ -203,8 +203,8 @@ class ReadDataset(SavableDataset[Raw]):
         """Sources that an epoch reads less than half of; a cache skips whole-block fetches for them."""
         repetitions = self.plan.epoch_repetitions(len(self.sources))
         return frozenset(
-            number
-            for number, (source, times) in enumerate(zip(self.sources, repetitions, strict=True))
+            row
+            for row, (source, times) in enumerate(zip(self.sources, repetitions, strict=True))
             if min(1.0, times) * source.kept_share < _SPARSE_SHARE
         )
 
@@ -263,17 +263,17 @@ class ReadDataset(SavableDataset[Raw]):
         samples: LaneSamples | None = lane.shared.get(LaneSamples) if lane.shared else None
         return running if samples is None else counted_reader(running, samples)
 
-    def lane_order(self, number: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
+    def lane_order(self, lane: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
         samples = [source.samples for source in self.sources]
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             plan = self.plan
             if isinstance(plan, ShuffledPlan) and plan.repeats and not deals:
                 plan = replace(plan, deal=None)
-            return plan.order(samples, lanes=lanes, seed=seed).lane(number)
+            return plan.order(samples, lanes=lanes, seed=seed).lane(lane)
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)
-        return order.lane(number, self.history.ends_of(number))
+        return order.lane(lane, self.history.ends_of(lane))
 
 
 def dealt_samples(dataset: SavableDataset[Any], lanes: int) -> int:

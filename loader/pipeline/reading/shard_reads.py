@@ -81,7 +81,7 @@ def read_coalesced(
         return None
     first_byte = start - range_start[which]
     cuts = zip(which.tolist(), first_byte.tolist(), (first_byte + size_bytes).tolist(), strict=True)
-    return [contents[number][first:stop] for number, first, stop in cuts]
+    return [contents[range_number][first:stop] for range_number, first, stop in cuts]
 
 
 def coalesce_ranges(

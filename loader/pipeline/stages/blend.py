@@ -131,15 +131,16 @@ class BlendDataset(SavableDataset[T]):
         }
         # In a restored run, datasets that had ended may be gone.
         ended = NotRequired([Count(len(self.origins)) if isinstance(self.origins, range) else COUNT])
-        own: dict[str, Schema] = {"next": COUNT}
+        fields: dict[str, Schema] = {"next": COUNT}
         if self.size is not None:
             volume = (COUNT, COUNT, NUMBER, NUMBER)
             # A schedule may have been edited, added or removed since.
             stretch = {"number": COUNT, "total": NUMBER, "items": COUNT, "targets": [(COUNT, NUMBER)]}
-            own = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT), "stretch": NotRequired(stretch)}
+            fields = {"total": NUMBER, "volumes": [volume], "edits": NotRequired(COUNT)}
+            fields["stretch"] = NotRequired(stretch)
         if self.counts_samples:
-            own["read"] = NotRequired(COUNT)
-        return own | {"ended": ended} | inner
+            fields["read"] = NotRequired(COUNT)
+        return fields | {"ended": ended} | inner
 
     def open(self, lane: Lane, state: State) -> Running:
         # Begin what all inputs share: the reads of their samples, and the count of samples.
@@ -272,16 +273,16 @@ class BlendRunning:
         state: State,
     ) -> None:
         self._key = key
-        own = state.get(self._key, {})
+        entry = state.get(self._key, {})
         self._upstreams = {
-            origin: upstream.open(lane.child(origin, key), own.get(str(origin), {}))
+            origin: upstream.open(lane.child(origin, key), entry.get(str(origin), {}))
             for origin, upstream in inputs.items()
         }
         self._lane = lane
         self._origins = np.array([*inputs])
         self._counts = quantise_weights(weights)
-        self._ended: list[int] = [origin for origin in own.get("ended", []) if origin in self._upstreams]
-        self._next: int = own.get("next", 0)  # position in the blend of the datasets that have not ended
+        self._ended: list[int] = [origin for origin in entry.get("ended", []) if origin in self._upstreams]
+        self._next: int = entry.get("next", 0)  # position in the blend of the datasets that have not ended
         self._plan()
 
     def _plan(self) -> None:
@@ -314,10 +315,10 @@ class BlendRunning:
         return self._next_origins[row]
 
     def state(self) -> State:
-        own: State = {"next": self._next}
+        entry: State = {"next": self._next}
         if self._ended:
-            own["ended"] = list(self._ended)
-        return {self._key: own | {str(origin): upstream.state() for origin, upstream in self._upstreams.items()}}
+            entry["ended"] = list(self._ended)
+        return {self._key: entry | {str(origin): upstream.state() for origin, upstream in self._upstreams.items()}}
 
     def load(self, item_id: ItemId) -> Any:
         _, origin, inner = item_id  # type: ignore[misc] # ids of a blend are tuples

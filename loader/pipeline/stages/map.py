@@ -237,8 +237,8 @@ class _MapRunning:
                     items = value if value is SKIPPED else self._hook.call(value, item_id)
                     if not isinstance(items, GeneratorType):
                         return None
-                    for number in range(self._taken):
-                        self._hook.step(items, (self._key, number, item_id))
+                    for item_number in range(self._taken):
+                        self._hook.step(items, (self._key, item_number, item_id))
                 return items
         except (SkipSample, StopIteration):
             return None

@@ -258,12 +258,12 @@ def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) 
 def _damage_of_frames(image: Image.Image, data: bytes) -> str | None:
     """Return the first fault of the frames after the first one, among those that are decoded."""
     frames = getattr(image, "n_frames", 1)
-    for number in range(1, min(frames, _MAX_FRAME_PIXELS // max(1, image.width * image.height))):
+    for frame in range(1, min(frames, _MAX_FRAME_PIXELS // max(1, image.width * image.height))):
         try:
-            image.seek(number)
+            image.seek(frame)
             image.load()
         except Exception as error:  # noqa: BLE001 - decoders raise exceptions of every kind
-            return f"frame {number + 1} of {frames} does not decode ({str(error) or type(error).__name__})"
+            return f"frame {frame + 1} of {frames} does not decode ({str(error) or type(error).__name__})"
     is_cut = image.format == "GIF" and b";" not in data.rstrip(b"\0")[-4:]  # its last block
     return f"it ends at byte {len(data)}, before its last block" if is_cut else None
 

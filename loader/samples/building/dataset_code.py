@@ -89,7 +89,7 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
     """
     # Find the function or class, which needs trust unless its module is imported.
     full_name = f"{joiner.module}.{joiner.name}"
-    found = find_code(
+    code = find_code(
         joiner.module,
         joiner.name,
         kind="function" if joiner.is_function else "class",
@@ -98,13 +98,13 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
         at=at,
     )
     if joiner.is_function:
-        return _checked_function(found, full_name, at=at, trust_code=trust_code)
+        return _checked_function(code, full_name, at=at, trust_code=trust_code)
     # A class builds samples by a method that needs no object.
-    if not isinstance(found, type):
+    if not isinstance(code, type):
         raise ConfigError(
             f"{full_name} is not a class", at=at, hint="name a function with __function__ instead of __class__"
         )
-    method = inspect.getattr_static(found, _JOIN_METHOD, None)
+    method = inspect.getattr_static(code, _JOIN_METHOD, None)
     if method is None:
         raise ConfigError(
             f"class {full_name} has no {_JOIN_METHOD}; expected a classmethod that builds one sample",
@@ -117,20 +117,20 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
             at=at,
             hint="decorate it with @classmethod",
         )
-    joined: Callable[..., Any] = getattr(found, _JOIN_METHOD)
+    joined: Callable[..., Any] = getattr(code, _JOIN_METHOD)
     return joined
 
 
-def _checked_function(found: Any, full_name: str, *, at: str, trust_code: bool) -> Callable[..., Any]:
-    if isinstance(found, type):
+def _checked_function(code: Any, full_name: str, *, at: str, trust_code: bool) -> Callable[..., Any]:
+    if isinstance(code, type):
         raise ConfigError(f"{full_name} is a class", at=at, hint="name it with __class__ instead of __function__")
-    if not callable(found):
+    if not callable(code):
         raise ConfigError(f"{full_name} is not a function", at=at, hint="name a function of that module")
-    names = [full_name, str(found.__module__)] if inspect.isroutine(found) else [full_name]
+    names = [full_name, str(code.__module__)] if inspect.isroutine(code) else [full_name]
     is_stdlib = any(name.partition(".")[0] in sys.stdlib_module_names for name in names)
     if is_stdlib and not is_trusted(trust_code):
         raise refuse(f"the joiner of this join asks to call {full_name} of Python's standard library", at=at)
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = code
     return function
 
 
@@ -247,14 +247,14 @@ def find_code(
         raise error
     try:
         module = importlib.import_module(module_name)
-        found = getattr(module, name, _MISSING)
+        code = getattr(module, name, _MISSING)
     except ImportError as error:
         raise ConfigError(f"{source} names {module_name}.{name}, but: {error}", at=at) from error
-    if found is _MISSING:
+    if code is _MISSING:
         alike = [known for known, value in vars(module).items() if isinstance(value, type) == (kind == "class")]
         alike = [known for known in alike if callable(getattr(module, known)) and not known.startswith("_")]
         raise ConfigError(f"module {module_name} has no {kind} {name!r}{did_you_mean(name, alike)}", at=at)
-    return found
+    return code
 
 
 # ------------------------------------------------------------------------------------------- how samples are built
@@ -384,6 +384,6 @@ def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
             raise ConfigError(f"{name} has no __sample_type__; expected a dataset class that has one")
         return checked_sample_class(sample_class)
     if is_own_module(config.module):
-        own: type[Any] = getattr(types, config.sample_type)
-        return own
+        built_in: type[Any] = getattr(types, config.sample_type)
+        return built_in
     return checked_sample_class(find_code(config.module, config.sample_type, trust_code=trust_code))

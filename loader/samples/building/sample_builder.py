@@ -413,9 +413,9 @@ def _place_of_field(path: str, field_name: str) -> str:
         return str(file)
     of_field = re.compile(rf"""\s+["']?{re.escape(field_name)}["']?\s*:""")
     of_map = re.compile(r"""\s*["']?field_map["']?\s*:""")
-    start = next((number for number, line in enumerate(lines) if of_map.match(line)), len(lines))
-    found = next((number for number in range(start + 1, len(lines)) if of_field.match(lines[number])), None)
-    return str(file) if found is None else f"{file}, line {found + 1}"
+    start = next((row for row, line in enumerate(lines) if of_map.match(line)), len(lines))
+    field_row = next((row for row in range(start + 1, len(lines)) if of_field.match(lines[row])), None)
+    return str(file) if field_row is None else f"{file}, line {field_row + 1}"
 
 
 class _NoSuchPartError(KeyError):

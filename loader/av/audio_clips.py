@@ -106,6 +106,7 @@ class AudioReader(MediaReader):
         return position - self.position > _MIN_SEEK_S * self.rate
 
     def _seek(self, position: int) -> bool:
+        # Decode from a little before the position, and find out where the decoder really is.
         av = import_av()
         start = position - round(_PREROLL_S * self.rate)  # samples are then the same as if all before were decoded
         target = self._first_tick + int(start / self._samples_per_tick)
@@ -115,9 +116,11 @@ class AudioReader(MediaReader):
             first = next(frames, None)
         except av.FFmpegError:  # the format cannot seek, or the decoder starts inside a group
             return False
+        # Without a usable time, or one too close to the target, the samples might differ.
         stated = None if first is None else self._stated_position(first)
         if first is None or stated is None or not 0 < stated <= start + _PREROLL_S * self.rate / 2:
             return False
+        # A coarse clock rounds the time: take the boundary of blocks that is nearest to it.
         if self._samples_per_tick > 1:
             if self._block is None:
                 return False

@@ -51,6 +51,7 @@ def get_clips_uniform(  # noqa: PLR0917 - the order of megatron-energon
         raise ValueError("neither video nor audio is requested; set request_video or request_audio")
     if clip_duration_seconds < 0 or num_clips < 0:
         raise ValueError(f"clip_duration_seconds={clip_duration_seconds}, num_clips={num_clips}; expected 0 or more")
+    # Clips are where all requested streams have content.
     video, audio = av_decoder.get_spans()
     if request_video and video is None:
         raise ValueError("video is requested, but the file has no video")
@@ -58,6 +59,7 @@ def get_clips_uniform(  # noqa: PLR0917 - the order of megatron-energon
         raise ValueError("audio is requested, but the file has no audio")
     spans = [span for span, wanted in ((video, request_video), (audio, request_audio)) if wanted and span is not None]
     start, end = max(span[0] for span in spans), min(span[1] for span in spans)
+    # Clips without a duration are single frames, which are taken from their middle.
     if clip_duration_seconds == 0 and request_video:
         times = _frame_times(start, end, av_decoder.get_video_fps(), num_clips)
     else:
@@ -116,6 +118,7 @@ def get_single_frames_uniform(
         raise ValueError("the file has no video")
     if num_frames < 1:
         raise ValueError(f"num_frames is {num_frames}; expected 1 or more")
+    # Choose times by the header, and decode the frames that are visible then.
     times = _frame_times(*video, av_decoder.get_video_fps(), num_frames)
     clips, timestamps = _frames_at(av_decoder, times, video_out_frame_size)
     if len(clips) < num_frames:  # fewer frames decode than there are packets
@@ -320,6 +323,7 @@ class AVDecoder:
             get_audio: Return metadata of the audio.
             get_audio_num_samples: Return the number of samples; for some containers, all audio is decoded to count it.
         """
+        # Read all facts from the header, and clear the unwanted ones by the beginnings of their names.
         metadata = probe_av(self.stream)
         unwanted = [
             *(["video"] if not get_video else []),
@@ -330,6 +334,7 @@ class AVDecoder:
             *(["audio_duration"] if not get_audio_duration else []),
             *(["audio_num_samples"] if not get_audio_num_samples else []),
         ]
+        # Some formats do not state the number of samples: count them.
         if get_audio and get_audio_num_samples and metadata.audio_channels and not metadata.audio_num_samples:
             with self._reading(AudioReader) as (_, reader):
                 samples = sum(block[1].shape[1] for block in iter(reader.read, None))

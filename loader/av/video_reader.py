@@ -84,22 +84,26 @@ def decode_clips(
     """
     _check_pixels(_stated_pixels(reader.stream, windows, size), max_pixels)
     pixels = 0
+    # Take the windows in the order of their starts: each frame is decoded once for all of them.
     order = sorted(range(len(windows)), key=lambda clip: windows[clip].first)
     frames: list[list[tuple[TimedFrame, npt.NDArray[np.uint8]]]] = [[] for _ in windows]
     waiting, active = order[::-1], list[int]()
     target: int | None = None
     convert = _converter(size)
     while waiting or active:
+        # Between windows, skip ahead if a seek is worth it.
         if not active and waiting[-1] != target:
             target = waiting[-1]
             reader.advance_to(math.floor(windows[target].first))
         timed = reader.read()
         if timed is None:
             break
+        # Windows begin with the frame that is visible at their start.
         while waiting and windows[waiting[-1]].first < timed.end:
             active.append(waiting.pop())
         active = [clip for clip in active if timed.visible_from <= windows[clip].last]
         if active:
+            # A frame is converted once, and counts for the limit in each clip that has it.
             picture = convert(timed.frame)
             pixels += picture.shape[0] * picture.shape[1] * len(active)
             _check_pixels(pixels, max_pixels)
@@ -144,6 +148,7 @@ def _converter(size: tuple[int, int] | None) -> Callable[[VideoFrame], npt.NDArr
     options: dict[str, Any] = {"format": "rgb24", "interpolation": "BILINEAR", "threads": 1}
 
     def convert(frame: VideoFrame) -> npt.NDArray[np.uint8]:
+        # The requested size is the size after the rotation of a player.
         turns = round(frame.rotation / 90) % 4  # counter-clockwise
         width, height = size or (None, None)
         if turns % 2:
@@ -232,6 +237,7 @@ class VideoReader(MediaReader):
     """A reader of the first video stream, frame by frame in display order; places are ticks of its clock."""
 
     def _attach(self, container: InputContainer) -> None:
+        # Find the stream and its clock.
         stream = video_stream(container)
         if stream is None:
             raise ValueError(f"there is no video in this {container.format.name} file")
@@ -241,13 +247,16 @@ class VideoReader(MediaReader):
         stream.codec_context.thread_count = self._threads
         self._container, self.stream, self.clock = container, stream, stream.time_base
         self._can_seek = self._can_seek and stream.start_time is not None
+        # Frames without a duration last as long as the rate says.
         rate = stream.average_rate or stream.guessed_rate or stream.base_rate
         self._default_duration = max(round(1 / (rate * self.clock)), 1) if rate else 1
+        # AVI has decoding times only: H.264 and HEVC count frames, other codecs are late by a fixed delay.
         is_avi = container.format.name == "avi"
         self._idr = _IDR.get(stream.codec_context.name) if is_avi else None
         self._is_timed_by_dts = is_avi and self._idr is None
         self._delay = 0
         self._first_dts: int | None = None
+        # Read the first frame, from which the delay is measured.
         self._wanted = self._full_from = -_NEVER
         self._can_skip = stream.codec_context.name in _SKIPPABLE and self._idr is None
         frames = self._decode()
@@ -300,6 +309,7 @@ class VideoReader(MediaReader):
             if start is not None and not start.search(bytes(packet)):
                 return
             start = None
+            # Decoders give frames in display order: the smallest time of the packets so far belongs to the next frame.
             if packet.dts is not None:
                 heappush(times, packet.dts)
                 time_of[packet.pts] = packet.dts
@@ -334,6 +344,7 @@ class VideoReader(MediaReader):
         """Return the next frame; None after the last one."""
         if self._next_frame is None:  # before the first frame, or after the last one
             self._decode_next(self._position)
+        # A frame ends where the next one starts, so that one is decoded before.
         frame, start, is_first = self._next_frame, self._position, self._next_is_first
         if frame is None:
             self._check_end()
@@ -382,6 +393,7 @@ class VideoReader(MediaReader):
 
     def _seek(self, position: int) -> bool:
         av = import_av()
+        # Step back further each time, until the decoder starts with a keyframe before the position.
         for step_s in _STEPS_BACK_S:
             target = position - round(step_s / self.clock)
             if step_s and target < (self.stream.start_time or 0):

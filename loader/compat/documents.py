@@ -94,10 +94,12 @@ class JsonParser:
         return result
 
     def _call(self, given: dict[str, Any], target: Callable[..., Any], path: str, *, named: bool) -> Any:
+        # The document may name the class or function to call.
         if named and "__module__" in given:
             target = self._named(given, target)
         signature = inspect.signature(target)
         hints = get_type_hints(target.__init__ if isinstance(target, type) else target)  # type: ignore[misc]
+        # Convert each argument to the type that the signature declares.
         arguments: dict[str, Any] = {}
         has_keywords = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
         for name, parameter in signature.parameters.items():
@@ -108,10 +110,12 @@ class JsonParser:
                 arguments[name] = self._convert(given.pop(name), kind, f"{path}.{name}", named=self.allow_imports)
             elif parameter.default is parameter.empty:
                 raise _fault(f"missing argument {name!r} of {target.__qualname__}", path)
+        # What remains goes to **kwargs; without them, it is an error in strict documents and ignored in others.
         if given and (self.strict or has_keywords):
             if not has_keywords:
                 raise _fault(f"unexpected arguments of {target.__qualname__}: {sorted(given)}", path)
             arguments |= given
+        # Parameters before a slash take no names.
         positional = [name for name, kind in signature.parameters.items() if kind.kind is kind.POSITIONAL_ONLY]
         values = [arguments.pop(name) for name in positional if name in arguments]
         return target(*values, **arguments)
@@ -121,12 +125,14 @@ class JsonParser:
         module = str(given.pop("__module__"))
         is_class = "__class__" in given
         name = str(given.pop("__class__" if is_class else "__function__", None))
+        # Without trust, only classes may be named that this library has, or that are imported already.
         trusted = is_trusted(self.trust_code)
         if not trusted and not (is_class and (is_own_module(module) or name in vars(sys.modules.get(module, object)))):
             raise refuse(f"the document asks to import {module} for {name}")
         code = getattr(importlib.import_module(module), name, None)
         if not callable(code):
             raise ConfigError(f"there is no {module}.{name}")
+        # Without trust, only an expected class or a dataclass may be called: any function could do harm.
         checked = isinstance(expected, type) and expected is not object and isinstance(code, type)
         if checked and not issubclass(code, typing.cast("type", expected)):
             raise ConfigError(f"expected a subclass of {expected.__qualname__}, found {module}.{name}")

@@ -97,6 +97,7 @@ class SqliteIndexWriter:
                 at=str(self._path),
                 hint="to add media metadata to an index, pass enable_sample_tables=False",
             )
+        # Tables that exist are kept, unless the caller resets them.
         script = TABLES + UNIQUE_KEYS + ";" if enable_sample_tables else ""
         script += ";".join(MEDIA_TABLES) if enable_media_metadata else ""
         try:

@@ -51,6 +51,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
     ) -> None:
         super().__init__(**options)
         self.names: tuple[str, ...] | None = None
+        # Names of members come from a mapping; a sequence has none.
         if isinstance(inner_datasets, Mapping):
             self.names = tuple(inner_datasets)
             inner_datasets = tuple(inner_datasets.values())
@@ -78,6 +79,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         """The source that the stages read."""
         primary = str(self.inner_datasets[0].path)
         names = self.names or (None,) * len(self.inner_datasets)
+        # The first dataset determines the rows, so nonmatch applies to the others only.
         members = tuple(
             JoinMember(
                 request=dataset.source.request,

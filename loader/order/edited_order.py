@@ -167,19 +167,23 @@ def count_stretches(schedule: WeightSchedule, stops: IntArray, *, seed: int) -> 
     last = len(schedule.starts) - 1  # the stretch without end
     words = rounding_words(seed, np.arange(last))
     in_last = np.zeros_like(stops)
+    # Lanes start their stretches at different positions, so count lane by lane.
     for lane, its_stops in enumerate(stops.T):
         starts = schedule.lane_starts(lane, stops.shape[1])
         rows = starts.searchsorted(its_stops, side="right") - 1
         ended = min(last, int(rows.max()) + 1)
         lengths = np.diff(starts)[:ended]
         divided = divide_stretches(schedule.counts[:ended], lengths, lane=lane, words=words[:ended])
+        # Stretches that ended count as a whole.
         before = np.cumsum(divided, axis=0)
         total[rows > 0] += before[rows[rows > 0] - 1]
+        # Of the stretch in which a lane stops, count the positions that came; the last stretch follows below.
         rest = its_stops - starts[rows]
         in_last[rows == last, lane] = rest[rows == last]
         for lane_row in np.flatnonzero((rows < last) & (rest > 0)).tolist():
             blend = BlendOrder(divided[rows[lane_row]], lane=lane, seed=stretch_seed(seed, int(rows[lane_row])))
             total[lane_row] += blend.counts(int(rest[lane_row]))
+    # The last stretch has one blend for all lanes, which are counted together.
     counts = quantise_scheduled_weights(schedule.weights[-1])
     for lane_row in np.flatnonzero(in_last.any(axis=1)).tolist():
         total[lane_row] += count_in_lanes(counts, stops=in_last[lane_row], seed=stretch_seed(seed, last))

@@ -157,10 +157,12 @@ class LaneMixes:
         if len(starts) != len(mixes) or starts != sorted(starts):
             raise ValueError(f"expected {len(mixes) - 1} ascending positions, found {list(ends)}")
         self.number = lane
+        # A dataset of several mixes has one origin: its stream continues where the mix before left it.
         self.origins, row = np.unique(np.concatenate([part_mix.origins for part_mix in mixes]), return_inverse=True)
         rows = np.split(row, np.cumsum([len(part_mix.origins) for part_mix in mixes])[:-1])
         last = np.full(len(self.origins), GONE)  # for each origin, its source in the last mix
         last[rows[-1]] = np.arange(len(rows[-1]))
+        # Open the mixes in their order, each from the positions that the earlier ones consumed.
         consumed = np.zeros(len(self.origins), np.int64)
         self.parts: list[LaneMix] = []
         for turn, (part_mix, rows_of_mix) in enumerate(zip(mixes, rows, strict=True)):
@@ -255,11 +257,13 @@ class LaneMix:
     def _open(self, row: int) -> _Stretch:
         start, end = int(self._starts[row]), None
         schedule, blend = self._mix.schedule, None
+        # A single source needs no blend.
         if len(self._offset) > 1:
             counts, seed = None, self._seed
             if schedule is not None:
                 stretch_number = self._first + row
                 seed = stretch_seed(seed, stretch_number)
+                # A stretch that ends blends its exact counts; the last one blends weights, as it has no length.
                 if row + 1 < len(self._starts):
                     end = int(self._starts[row + 1])
                     counts = self._divide(schedule, row, row + 1)[0]

@@ -115,6 +115,7 @@ def permute(position: IntArray, size: IntArray | int, key: Words) -> IntArray:
     size = np.asarray(size, dtype=np.int64)
     if not ((position >= 0) & (position < size)).all():
         raise ValueError("expected positions in [0, size)")
+    # The network permutes a grid that is barely larger than the size.
     columns = np.ceil(np.sqrt(size)).astype(np.int64)  # a, so that a·b is barely more than the size
     rows = -(-size // columns)  # b
     # Adding zeros broadcasts faster than numpy's function for it.
@@ -122,11 +123,13 @@ def permute(position: IntArray, size: IntArray | int, key: Words) -> IntArray:
     size, columns, rows = size + zeros, columns + zeros, rows + zeros
     network = _Network(columns.view(np.uint64), rows.view(np.uint64), mix(key) + zeros.view(np.uint64))
     bound = size.view(np.uint64)  # a·b of the largest sizes has 64 bits
+    # Few positions are permuted one by one: numpy's fixed cost for each round would be higher.
     if len(position) > _MAX_SCALAR:
         result = network.permute(position.view(np.uint64))
         outside = np.flatnonzero(result >= bound)
     else:
         result, outside = position.astype(np.uint64), np.arange(len(position))
+    # Positions outside of the size are permuted again until they are inside, which keeps the result a permutation.
     while len(outside) > _MAX_SCALAR:
         moved = network.select(outside).permute(result[outside])
         result[outside] = moved

@@ -122,14 +122,17 @@ class SourceShuffle:
         self.epochs_together = np.maximum(
             1, _column(min(source.epochs_together or 1, _MAX_EPOCHS_TOGETHER) for source in sources)
         )
+        # Small sources have shorter slices, so that each lane still gets some of them.
         fine = np.maximum(1, self.samples // (SLICES_PER_LANE * lanes))
         self.slice_length = np.minimum(_column(source.slice_length for source in sources), fine)
         self.with_replacement = np.array([source.epochs_together == WITH_REPLACEMENT for source in sources])
         self._is_unshuffled = np.array([source.epochs_together is None for source in sources])
         self._has_buffer = np.array([source.shuffle_buffer > 1 for source in sources])
         self._whole_slices = self.samples // self.slice_length  # of an epoch, without the short one
+        # A window is a whole number of slices that holds the shuffle buffer.
         buffer = _column(source.shuffle_buffer for source in sources)
         self.window = np.maximum(_MIN_WINDOW_SLICES, -(-buffer // self.slice_length)) * self.slice_length
+        # Windows, rotations and slices are permuted independently of each other.
         seed = mix(np.array([source.seed & 0xFFFFFFFFFFFFFFFF for source in sources], dtype=np.uint64))
         self._window_seed, self._rotation_seed, self._slice_seed = (
             mix(seed, purpose) for purpose in (_WINDOW, _ROTATION, _SLICES)
@@ -149,15 +152,18 @@ class SourceShuffle:
         is_unshuffled = take_by_source(self._is_unshuffled, source)
         if is_unshuffled.all():
             return in_cycle
+        # Find the window, which is shorter at the end of the cycle.
         window = take_by_source(self.window, source)
         window_number, offset = np.divmod(in_cycle, window)
         start = in_cycle - offset
         size = np.minimum(window, length - start)
+        # The permutation depends on source, lane, cycle and window. One lane for all positions needs one hash.
         if isinstance(lane, int):
             key = take_by_source(extend(self._window_seed, lane), source)
         else:
             key = extend(take_by_source(self._window_seed, source), lane)
         key = extend(key, cycle, window_number)
+        # With a buffer, permute single samples; without one, interleave slices, which are read in order.
         shuffled = _where(
             take_by_source(self._has_buffer, source),
             lambda: permute(offset, size, key),
@@ -200,9 +206,11 @@ class SourceShuffle:
         samples, length, whole = (
             take_by_source(values, source) for values in (self.samples, self.slice_length, self._whole_slices)
         )
+        # Rotate first, so that the short slices at the end of the group come at any position.
         group = samples * together
         rotation = _below_wide(extend(take_by_source(self._rotation_seed, source), group_number), group)
         index = (index + rotation) % group
+        # Whole slices of all epochs are permuted together; the short ones follow.
         slices = whole * together
         in_whole = index < slices * length
         key = extend(take_by_source(self._slice_seed, source), group_number)

@@ -156,6 +156,7 @@ class VolumeBlend:
         """Return the place of the dataset of the next item; the same until :meth:`count` is called."""
         if self._chosen is not None:
             return self._chosen
+        # Datasets that are no longer ahead of their share become ready, the earliest deadline first.
         ahead, ready, total = self._ahead, self._ready, self.total
         while ahead and ahead[0][0] <= total:
             _, deadline, index = heappop(ahead)
@@ -163,6 +164,7 @@ class VolumeBlend:
                 self._chosen = index  # the only one; most choices among few datasets are
                 return index
             heappush(ready, (deadline, index))
+        # Datasets without items have their deadlines in items, which the average size converts.
         if self._fresh:
             index = self._fresh[-1]
             average = total / self._items if self._items else 1.0

@@ -71,6 +71,7 @@ def array_picture(array: Any) -> Picture | None:
     shape = tuple(int(size) for size in array.shape)
     if 0 in shape:
         return None
+    # Guess the layout from the shape: (H, W), (C, H, W), or else (H, W, C).
     if len(shape) == 2:
         height, width = shape
         channels_first = False

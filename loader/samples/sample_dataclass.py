@@ -45,6 +45,7 @@ def map_values(value: Any, function: Callable[[Any], Any], *, is_leaf: Callable[
     if is_leaf(value):
         return function(value)
     if isinstance(value, Mapping):
+        # Copy only what changes: values that stay the same are shared with the original.
         changed = {
             key: new for key, old in value.items() if (new := map_values(old, function, is_leaf=is_leaf)) is not old
         }
@@ -240,6 +241,7 @@ def as_type(value: Any, target: Any) -> Any:
     >>> as_type(CaptioningSample(__key__="s.tar/0", image="…", caption="a cat"), ImageSample)
     ImageSample(__key__='s.tar/0', image='…')
     """
+    # Fields are passed by name; fields that the target lacks are dropped.
     if type(value) is target:
         return value
     given = fields_of(value)

@@ -98,6 +98,7 @@ def _image_tags(value: Any) -> Iterator[str]:
 
 
 def _pictures(value: Any) -> Iterator[Picture]:
+    # An array of four dimensions is a batch or a clip: show its first pictures.
     if isinstance(value, Tensor | np.ndarray):
         shape = tuple(value.shape)
         if len(shape) == 4:
@@ -194,6 +195,7 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
 
 
 def _yaml_value(value: Any) -> Any:
+    # Arrays are shown by shape and range, as their values would fill pages.
     if isinstance(value, Tensor | np.ndarray):
         return _shape(value) + _range(value)
     if isinstance(value, np.generic):
@@ -202,6 +204,7 @@ def _yaml_value(value: Any) -> Any:
         return value
     if isinstance(value, str):
         return _cut_text(str(value), _MAX_CHARACTERS)
+    # Fields and items are shown by name, up to a limit.
     named = _named_values(value)
     if named or isinstance(value, Mapping):
         inner = {name if type(name) is int else str(name): _yaml_value(item) for name, item in named[:_MAX_ITEMS]} | (
@@ -258,6 +261,7 @@ def shown_values(sample: Any) -> list[tuple[str, Any, str]]:
 
 
 def _summary(value: Any, name: str, indent: str, depth: int) -> Iterator[str]:
+    # Arrays take one line, and so does everything that has no fields, or is too deep.
     first = indent + (f"{name}: " if name else "")
     if isinstance(value, Tensor | np.ndarray):
         yield first + _shape(value) + _range(value)
@@ -268,6 +272,7 @@ def _summary(value: Any, name: str, indent: str, depth: int) -> Iterator[str]:
         text = format_sample_compact(value, 2, _SUMMARY_ITEMS, _SUMMARY_CHARACTERS)
         yield first + _cut_text(_escaped(text), 10 * _SUMMARY_CHARACTERS)
         return
+    # Containers have a heading, and a line for each of their first values.
     pairs = list(enumerate(value)) if is_list else named
     counted = is_list or isinstance(value, Mapping)
     yield first + type(value).__name__ + (f" of {len(pairs)}" if counted else "")

@@ -43,6 +43,7 @@ def join_parts(sample: Any, *others: Any) -> Any:
     >>> join_parts(CrudeSample({"__key__": "a", "jpg": 1}), CrudeSample({"__key__": "b", "txt": "new"}), None)["txt"]
     'new'
     """
+    # Dicts take any part; fields of a class must exist, since a misspelt name would be lost silently.
     added = {name: value for other in others if other is not None for name, value in _parts(other)}
     if isinstance(sample, dict):
         return CrudeSample({**sample, **added})

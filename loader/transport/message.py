@@ -135,6 +135,7 @@ class SegmentPool:
 
     def take(self, size_bytes: int) -> _Segment | None:
         """Return a free segment of at least ``size_bytes``, to send and to write to; None if all are in use."""
+        # Take the smallest free segment that fits; else create one; else replace one that is free and too small.
         free = [segment for segment in range(len(self._segments)) if self._flags.is_free(segment)]
         fits = [segment for segment in free if self._segments[segment].size_bytes >= size_bytes]
         if fits:
@@ -183,6 +184,7 @@ class BundlePacker:
 
     def add(self, message: Any) -> None:
         """Add a message: any object that pickles. One that does not raises an error, and is not added."""
+        # If pickling fails, the message leaves nothing behind for the next one.
         before = len(self._contents)
         try:
             self._pickler.dump(message)
@@ -194,6 +196,7 @@ class BundlePacker:
             self._stream.seek(0)
             self._stream.truncate()
             self._pickler.clear_memo()
+        # A pipe holds little before it blocks the worker: longer pickles go to the shared memory.
         if len(pickled) > self._room:
             self._contents.append(memoryview(pickled))
             pickled = b""
@@ -213,12 +216,14 @@ class BundlePacker:
         Args:
             pool: The segments of the worker. None, or a pool without a free segment, uses torch's shared memory.
         """
+        # Lay out the contents one after the other, aligned for tensors.
         ranges: list[tuple[int, int]] = []
         for content in self._contents:
             start = -(-ranges[-1][1] // _ALIGNMENT) * _ALIGNMENT if ranges else 0
             ranges.append((start, start + content.nbytes))
         if not ranges:
             return self._pickles, None, ranges
+        # A pool lends memory that the rank has mapped already; without one, or if all is in use, memory is created.
         shared: Any = None if pool is None else pool.take(ranges[-1][1])
         if shared is not None:
             memory = memoryview(shared.memory)

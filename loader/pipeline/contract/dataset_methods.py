@@ -54,10 +54,12 @@ def replace_datasets(
 
     def replaced(value: Any) -> Any:
         if isinstance(value, DatasetMethods):
+            # Several attributes may hold one dataset: all of them get the same replacement.
             if id(value) not in done:
                 is_user = value.defines_iter and not inherits_stage(value)
                 done[id(value)] = replace_datasets(value, replace, done, config) if is_user else replace(value)
             return done[id(value)]
+        # Long containers are data; a search of each would delay the start.
         if isinstance(value, _CONTAINERS) and len(value) > _MAX_SEARCHED:
             return copy.copy(value)
         if type(value) in (list, tuple):
@@ -73,6 +75,7 @@ def replace_datasets(
         if name == "inputs":
             continue  # the library's record of the datasets that are in other attributes, too
         new_value = replaced(value)
+        # Lanes change the values that the dataset saves, so a shallow copy would let lanes share them.
         own_names = (*dataset._savable_fields, *dataset._worker_local_fields)  # noqa: SLF001 - documented for subclasses
         is_own_state = new_value is value and name in own_names
         copied.__dict__[name] = copy.deepcopy(value) if is_own_state else new_value
@@ -213,11 +216,14 @@ class DatasetMethods(Generic[T_co]):
             StateError: The state lacks a field of ``_savable_fields``.
         """
         bound = self.__dict__.get(BOUND)
+        # No state is the beginning; datasets of the library know their own form of state.
         if state is None:
             self.reset_state_deep()
         elif not self.defines_iter:
             self._direct().restore_state_rank(state) if bound is None else bound.restore_state(state)
         else:
+            # A user's dataset restores field by field: inner datasets and other objects with a state restore
+            # themselves.
             for name in self._savable_fields:
                 try:
                     saved = state[name]

@@ -201,12 +201,14 @@ class Hook:
             key: Key of the stage, for the ids ``(key, k, item_id)`` of a generator's items.
             item_id: The argument's id, which is also the id of a single result.
         """
+        # A plain result is one item, with the id of its input.
         result = self.attempt(argument, item_id)
         if result is SKIPPED:
             return
         if not isinstance(result, GeneratorType):
             yield result, item_id
             return
+        # A generator yields several: each has the id of the input and its index in the generator.
         index = 0
         while True:
             own_id = (key, index, item_id)

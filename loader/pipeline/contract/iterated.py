@@ -38,8 +38,10 @@ class UserRunning:
             for origin, definition in enumerate(inputs)
         ]
         self._name = type(dataset).__name__
+        # Each lane runs a copy of the user's object, since its attributes are the lane's state.
         self._dataset = self._copy(dataset)
         lane.context.closers.append(self._dataset.worker_close)
+        # The inputs come first: the dataset's own state may name samples that they rebuild.
         if OWN in entry:
             for each in self._inputs:  # after the copy was reset, with its inner datasets
                 each.resume(entry.get(str(each.place), {}))
@@ -72,6 +74,7 @@ class UserRunning:
         if self._is_over:
             raise StopIteration
         with in_user_iteration(self._name):
+            # The first call iterates, not the constructor, so that a state is restored before.
             if self._items is None:
                 self._items = iter(self._dataset)
             try:
@@ -79,6 +82,7 @@ class UserRunning:
             except StopIteration:
                 self._is_over = True
                 raise
+        # An item that an input gave keeps its id; an item that the dataset made gets one.
         received = self._received.find(value)
         if received is not None:
             return value, (self._key, received.number, received.item_id)
@@ -172,6 +176,7 @@ class OpenInput:
         if self._ended_before:
             self._ended_before = False
             return
+        # Another loop over the input is its next pass.
         if self._is_over:
             self._start(self._pass + 1)
         while True:
@@ -182,6 +187,7 @@ class OpenInput:
                 return
             if value is SKIPPED:
                 continue
+            # Note the item, so that it is recognised when the user's dataset yields it.
             lane = self._lane_of(self._pass)
             set_restore_key(value, lane.path + self._definition.key, lane, item_id)
             self._received.add(value, self.place + self._pass * self._inputs, item_id, lane.context.batch_index)
@@ -199,6 +205,7 @@ class OpenInput:
         if self._is_over:
             self._start(self._pass + 1)
         running = self._open()
+        # Read up to the first item that is kept. A state that is saved meanwhile is the state from before it.
         while not self._peeked:
             before = running.state()
             try:

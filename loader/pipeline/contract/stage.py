@@ -232,15 +232,18 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     def lines(self) -> Iterator[str]:
         """Yield the lines of the printed chain: this stage, then its inputs and sources, indented."""
         shown = dict(self.settings())
+        # A schedule may have thousands of stretches: their number and the last start are enough.
         if schedule := shown.get("schedule"):
             starts, unit = schedule["starts"], schedule["unit"]
             shown["schedule"] = f"{len(starts)} stretches to {unit[:-1]} {starts[-1]}"
+        # The ranks and workers determine which samples a reader gives to whom.
         if self.read_sources:
             shown |= {"ranks": self.worker_config.world_size, "workers": self.worker_config.num_workers}
         arguments = (
             f"{name}={f'{value:.12g}' if isinstance(value, float) else value}" for name, value in shown.items()
         )
         yield f"{self.name}({', '.join(arguments)})"
+        # Draw what is below as branches of a tree, the last one with a corner.
         below = [
             *(upstream.lines() for upstream in self.inputs),
             *([source.describe()] for source in self.read_sources),

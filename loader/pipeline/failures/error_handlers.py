@@ -269,10 +269,12 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
         sample: The hook's argument.
         sources: The files that the sample is from; by default its ``__sources__``.
     """
+    # Failures are counted by cause: only the first one of a cause is logged with its traceback.
     failure = _failure(sample, sources)
     cause = cause_of(e)
     _times[cause] += 1
     count = _times[cause]
+    # Build one line: what was skipped and why, at which line of code, and where in the run.
     parts = [
         f"skipped {failure.sample}: {failure.hook} raised {one_line(e)}",
         *([] if cause[1] is None else [f"at {cause[1]}:{cause[2]}"]),
@@ -282,6 +284,7 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     parts += [] if (worker := worker_number()) is None else [f"worker {worker}"]
     parts += [] if count == 1 else [f"{count} times so far"]
     text = escape_controls(" · ".join(parts))
+    # Until the hook has succeeded once, repetitions of a cause are held back, except one in so many.
     held = failure.held
     if held is not None and cause in held and count % _SHOWN_EVERY:
         held[cause] = text

@@ -141,16 +141,19 @@ class Counts:
         source count with the mean size of its measured samples. In the total, samples whose source is not known, or has
         no measured sample, count with the mean over all sources.
         """
+        # The samples that were kept, by source; and the dropped ones whose source is not known.
         kept = {source: counts.samples - counts.excluded - counts.dropped for source, counts in self.sources.items()}
         unknown = sum(counts.dropped for counts in self.sources.values()) - sum(self.dropped.values())  # 0 or less
         totals: dict[str, float] = {}
         by_source: dict[int, dict[str, float]] = {}
         for unit in dict.fromkeys(unit for unit, _ in [*self.sizes, *self.exact_sizes]):
+            # Exact sums first, then estimates of the sources that have only some measured samples.
             measured = {source: size for (name, source), size in self.sizes.items() if name == unit}
             sums = {source: size for (name, source), size in self.exact_sizes.items() if name == unit}
             for source, (size, samples) in measured.items():
                 if samples and source in kept:
                     sums.setdefault(source, size / samples * max(0, kept[source]))
+            # All other samples count with the mean over the measured ones of all sources.
             total, samples = (sum(column) for column in zip(*measured.values(), (0, 0), strict=True))
             if not samples and not sums:
                 continue
@@ -244,8 +247,10 @@ class SourceCounter:
 
     def _count(self, columns: _Columns, counts: Counts) -> None:
         source, epoch, size_bytes, excluded = columns
+        # Samples whose size the index does not know count with the mean of their source.
         if size_bytes.min() < 0:
             size_bytes = self._known_sizes(source, size_bytes)
+        # Most chunks have samples of a single source, and need no grouping.
         if self._is_one or (source == source[0]).all():
             totals = SourceCounts(
                 len(source),
@@ -255,6 +260,7 @@ class SourceCounter:
             )
             counts.add_source(self._first + int(source[0]), totals)
             return
+        # Otherwise, sum each column by source.
         numbers, row = np.unique(source, return_inverse=True)
         weights: list[Any] = [None, size_bytes, epoch > 0]
         sums = [np.bincount(row, column, minlength=len(numbers)).astype(int).tolist() for column in weights]

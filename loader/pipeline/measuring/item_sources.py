@@ -117,18 +117,22 @@ def samples_of(
         is_first: See :class:`ItemSample`.
     """
     lane_number = lane.number if lane_number is None else lane_number
+    # The id of a sample that was read is its position.
     if not isinstance(item_id, tuple):
         source = NO_SOURCE if lane.readers is None else lane.readers.at(lane_number, item_id)
         yield ItemSample(source, is_first)
     elif not item_id:
         return
+    # A tuple without the key of a stage is a group, which consists of ids.
     elif not isinstance(item_id[0], str):
         for part in item_id:
             yield from samples_of(lane, part, lane_number, is_first=is_first)
     elif len(item_id) != 3:  # an item that a user's dataset made
         yield ItemSample(NO_SOURCE, is_first)
+    # An item of another lane names that lane.
     elif item_id[0] == _LANE_ITEM:
         yield from samples_of(lane, item_id[2], item_id[1], is_first=is_first)
+    # A stage with one input numbers the items that it makes of each input item.
     elif lane.inputs is None or item_id[0] not in lane.inputs:
         yield from samples_of(lane, item_id[2], lane_number, is_first=is_first and item_id[1] == 0)
     else:

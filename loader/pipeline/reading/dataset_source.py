@@ -77,6 +77,7 @@ class DatasetSource(Source):
     def builder(self) -> SampleBuilder:
         folder, described, request = self.folder, self.described, self.request
         config, traits = folder.documents.config, folder.traits
+        # Stored values, as in Parquet files, are decoded already.
         if described is not None and traits.holds_values:
             described = described.without_decoder()
         of_dataset = config.key_format if config is not None else None
@@ -89,6 +90,7 @@ class DatasetSource(Source):
             sample_type=None if traits.is_file else request.sample_type,
             options=None if traits.is_file else request.options,
         )
+        # Both are for messages only.
         builder.part_names = partial(_part_names, folder)
         if described is None and config is not None and config.field_map is not None:
             builder.config_file = folder.storage.path(f"{FOLDER}/{folder.ref.dataset_file}")

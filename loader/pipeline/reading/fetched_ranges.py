@@ -173,6 +173,7 @@ class FetchedRanges:
 def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
     """Join the samples of the first chunk to ranges, with samples of later chunks that lie between or next to them."""
     first = chunks[0]
+    # If the first chunk has all it needs, nothing is due yet.
     rows = [np.flatnonzero(chunk.missing) for chunk in chunks]
     if not len(rows[0]):
         return
@@ -180,16 +181,19 @@ def join_chunks(chunks: Sequence[FetchedRanges], *, max_bytes: int) -> None:
         np.concatenate([getattr(chunk, name)[some] for chunk, some in zip(chunks, rows, strict=True)])
         for name in ("file", "start", "size_bytes")
     )
+    # Join the missing samples of all chunks to ranges, and mark the ranges that the first chunk needs.
     which, (range_file, range_start, range_bytes) = _join(file, start, size_bytes, min(max_bytes, _MAX_RANGE_BYTES))
     edges = np.cumsum([0, *map(len, rows)]).tolist()
     is_needed = np.zeros(len(range_file), bool)
     is_needed[which[: edges[1]]] = True
+    # Only these are fetched now. A range is kept until each of its samples was taken.
     uses = np.bincount(which, minlength=len(range_file)).tolist()
     columns = [column.tolist() for column in (range_file, range_start, range_bytes)]
     ranges = {
         index: _Range(first.open_file(columns[0][index]), columns[1][index], columns[2][index], uses[index])
         for index in dict.fromkeys(which[: edges[1]].tolist())  # in the order of their first use
     }
+    # Samples of later chunks in these ranges come with them, and are no longer missing.
     for chunk, some, begin, end in zip(chunks, rows, edges, edges[1:], strict=False):
         needed = np.flatnonzero(is_needed[which[begin:end]])
         chunk.missing[some[needed]] = False
@@ -202,10 +206,12 @@ def _join(
     file: IntArray, start: IntArray, size_bytes: IntArray, max_bytes: int
 ) -> tuple[IntArray, tuple[IntArray, IntArray, IntArray]]:
     """Join neighbours, and samples with larger gaps if the gaps are a small share; see :func:`coalesce_ranges`."""
+    # Join in the order of the files: once with small gaps, and once with large ones.
     order = np.lexsort((start, file))
     file, start, size_bytes = file[order], start[order], size_bytes[order]
     near, (_, near_start, near_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_NEIGHBOUR_GAP_BYTES)
     far, (_, _, far_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_GAP_BYTES)
+    # Keep a range with large gaps if the samples fill most of it; otherwise use the smaller ranges inside of it.
     far_of_near = np.zeros(len(near_start), np.int64)
     far_of_near[near] = far
     used_bytes = np.bincount(far_of_near, near_bytes, minlength=len(far_bytes))
@@ -213,6 +219,7 @@ def _join(
     begins = np.ones(len(order), bool)
     begins[1:] = np.where(is_dense[far[1:]], far[1:] != far[:-1], near[1:] != near[:-1])
     _split(begins, start, start + size_bytes, max_bytes)
+    # Number the ranges, in the order of the samples as they were passed.
     which = np.empty_like(order)
     which[order] = np.cumsum(begins) - 1
     heads = np.flatnonzero(begins)

@@ -225,6 +225,7 @@ class _RowChunk(SampleChunk):
 
     def read(self, positions: Sequence[int], begin: Callable[[int], Any]) -> Iterator[tuple[Any, int]]:
         """Yield raw samples and rows with their positions; :data:`SKIPPED` for excluded ones."""
+        # The chunk yields the members of a row one after the other; a sample of another source is a row of its own.
         chunk = super().read([positions[row] for row in self._rows.tolist()], begin)
         ends = np.searchsorted(self._rows, np.arange(len(self._row_sources)), side="right").tolist()
         places, done = self._members.tolist(), 0

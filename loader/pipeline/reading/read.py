@@ -122,6 +122,7 @@ class _DecodeRunning:
             self._skipped.append(item_id)
             self._failures.failed("decode", error, self._failed_sample(raw))
             return SKIPPED, item_id
+        # Most samples follow a success, which needs no note.
         if self._skips.count or self._failures.pending:
             self._skips.count = 0
             self._failures.succeeded("decode")

@@ -94,6 +94,7 @@ class ReadAhead:
         return True
 
     def _locate(self) -> None:
+        # Locate chunks until so many samples wait to be joined that neighbours are found among them.
         while not self._is_over and (not self._ranges or self._unjoined < self._samples_joined):
             try:
                 chunk, positions = self._locate_chunk()()  # type: ignore[misc]  # the lane holds this

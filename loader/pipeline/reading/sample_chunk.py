@@ -39,11 +39,13 @@ class SourceTable:
     def __init__(self, sources: Sequence[Source], quarantined: Collection[tuple[int, int]] = ()) -> None:
         sizes = np.array([source.samples for source in sources], dtype=np.int64)
         self._first = np.cumsum(sizes) - sizes  # number of each source's first sample, counted over all sources
+        # A source's samples are in ranges of its index, one for each shard: note by how much each range is shifted.
         ranges = [source.ranges for source in sources]
         self._begin = np.concatenate([first + begin for first, (begin, _) in zip(self._first, ranges, strict=True)])
         start = np.concatenate([start for _, start in ranges])
         self._shift = start - self._begin
         self._filters = {row: source.filter for row, source in enumerate(sources) if source.filter is not None}
+        # Excluded samples of all sources are one sorted array: a stride keeps the sources apart.
         excluded = [source.excluded for source in sources]
         lasts = [_last(some) for some in excluded] + [kept.last for kept in self._filters.values()]
         lasts += [index for _, index in quarantined]
@@ -225,6 +227,7 @@ class SampleChunk:
         locations, source, shard = self._found, self._source.tolist(), self._shard.tolist()
         first = self._first_source
         parts: Any = locations.part_name if locations.is_one_part_each() else range(len(self))
+        # All samples are of one source, and in the order of the locations.
         if self._place is None:
             names = self._sources[source[0]].shard_names
             return (
@@ -338,8 +341,10 @@ def _locate(
     sources: Sequence[DatasetSource], source: IntArray, index: IntArray
 ) -> tuple[SampleLocations, IntArray | None]:
     """Locate all samples, source by source; also return each sample's row in the result, or None for the same row."""
+    # The samples of a single source keep their order.
     if (source == source[0]).all():
         return sources[int(source[0])].locate(index), None
+    # Group the samples by source: each source is searched once.
     order = np.argsort(source, kind="stable")
     grouped, numbers = source[order], index[order]
     edges = [0, *(np.flatnonzero(grouped[1:] != grouped[:-1]) + 1).tolist(), len(source)]
@@ -347,6 +352,7 @@ def _locate(
         (sources[source_number].locate, numbers[begin:end])
         for (begin, end), source_number in zip(pairwise(edges), grouped[edges[:-1]].tolist(), strict=True)
     ]
+    # Locate all groups together where their indexes allow it, else one group after the other.
     locations = None
     if all(isinstance(locate, SampleLocator) for locate, _ in groups):
         locations = locate_together(cast("list[tuple[SampleLocator, IntArray]]", groups))
@@ -354,6 +360,7 @@ def _locate(
         locations = SampleLocations()
         for locate, some in groups:
             locate(some, locations)
+    # The locations are in the order of the groups: note the row of each sample.
     rows = np.empty(len(order), np.int64)
     rows[order] = np.arange(len(order))
     return locations, rows

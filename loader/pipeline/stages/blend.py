@@ -84,6 +84,7 @@ class BlendDataset(SavableDataset[T]):
         super().__init__(*datasets, worker_config=worker_config, name=name)
         self.weights = weights if schedule is None else schedule.weights[0]
         self.schedule = schedule
+        # A schedule without a metric counts samples.
         if schedule is not None:
             _check_schedule(schedule, len(datasets))
             if size is None:

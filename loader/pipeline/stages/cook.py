@@ -56,6 +56,7 @@ class _Cook:
         )(self)
 
     def __call__(self, sample: Any) -> Any:
+        # Other samples were built by their dataset already.
         if not isinstance(sample, CrudeSample):
             return sample
         if not self._stores or sample.source is None:
@@ -72,6 +73,7 @@ class _Cook:
                 if explained is None:
                     raise
                 raise explained from error
+        # The cooker may use the auxiliary stores of the sample's dataset, and the dataset itself.
         stores = self._stores[sample.source]
         if self._needs_primary and stores.primary is not None:
             primary = PrimaryFileStore(stores.primary, full_key(sample))

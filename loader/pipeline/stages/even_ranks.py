@@ -108,6 +108,7 @@ def _alone(has_one: bool) -> tuple[bool, bool]:
 
 
 def _agreement(config: WorkerConfig) -> Agreement:
+    # The ranks agree by a reduction, which needs a group of exactly these ranks.
     group = config.data_parallel_group
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         raise ConfigError(
@@ -121,10 +122,12 @@ def _agreement(config: WorkerConfig) -> Agreement:
             f"expected a process group of world_size={config.world_size} ranks, found one of {size}",
             hint="pass the group of the ranks that share the data as WorkerConfig(data_parallel_group=…)",
         )
+    # NCCL reduces tensors on GPUs only.
     on_gpu = torch.distributed.get_backend(group) == "nccl"
 
     def agree(has_one: bool) -> tuple[bool, bool]:
         device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        # The minimum over all ranks of "has one" and of "has none" answers both questions at once.
         flags = torch.tensor([has_one, not has_one], dtype=torch.int32, device=device)
         torch.distributed.all_reduce(flags, op=torch.distributed.ReduceOp.MIN, group=group)
         all_have, none_has = flags.tolist()

@@ -156,6 +156,7 @@ class _GroupBatchRunning:
     def _group_of(self, value: Any, item_id: ItemId) -> tuple[Hashable, int] | None:
         """Return key and size of a sample's batch; None if the sample is skipped."""
         try:
+            # A key that no dict accepts counts as a failure of the criterion.
             key, size = self._criterion.call(value, item_id)
             hash(key)
         except SkipSample:
@@ -167,6 +168,7 @@ class _GroupBatchRunning:
             return None
         self._criterion.succeeded()
         self._criterion.skips.count = 0
+        # The criterion may leave the size to the loader's argument.
         size = self._fixed_size if size is None else size
         if size is None or size < 1:
             raise ConfigError(

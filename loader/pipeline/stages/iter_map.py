@@ -103,12 +103,14 @@ class _IterMapRunning:
         self._restart_after = definition.restart_after
         self._key = definition.key
         self._stage = lane.path + definition.key
+        # The state holds the inputs since the function was started last, and how many outputs it gave for them.
         entry = state.get(self._key, {})
         self._held = [BufferedItem.from_state(saved) for saved in entry.get("held", [])]  # inputs since the last start
         self._given: int = entry.get("given", 0)  # outputs since then
         self._is_over: bool = entry.get("over", False)
         self._next: Callable[..., Any] = next  # replaced while calls are timed
         register(lane, activity_name(definition.name, definition.iter_map_fn), self, "_next")
+        # A restored stage starts the function again with the held inputs, before it reads new ones.
         self._replayed: deque[BufferedItem] = deque(self._held)
         self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
         self._skips = lane.failures.skips_of(definition.iter_map_fn)
@@ -123,11 +125,13 @@ class _IterMapRunning:
             raise StopIteration
         try:
             value = self._step()
+        # The function cannot continue after an exception: the inputs since its start are skipped.
         except SkipSample:
             self._note_skipped()
             self._skips.add(len(self._held))
             return self._skip_held()
         except Exception as error:
+            # An error of the stage below was raised through the function, which did not fail itself.
             if self._source_error is None:
                 self._note_skipped()
                 self._lane.failures.failed(self._function, error, None)

@@ -338,6 +338,7 @@ def join_of_dicts(shared: Mapping[str, Join], join: Join) -> Join:
     def join_dicts(samples: list[dict[str, Any]]) -> dict[str, Any]:
         first = samples[0]
         batch = {}
+        # Batch one column after the other; the errors name the field and the two samples that differ.
         for name in first:
             try:
                 column = [sample[name] for sample in samples]

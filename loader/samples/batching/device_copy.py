@@ -48,6 +48,7 @@ class DeviceCopies:
         self._kept: deque[tuple[Any, ...]] = deque()  # events, and what their streams read
 
     def start(self, batch: Any) -> PendingCopy:
+        # Only CUDA copies in the background; other devices copy at once.
         if self._device.type == "cpu":
             return PendingCopy(decode_images(batch, self._device, None)[0])
         if self._device.type != "cuda":
@@ -57,10 +58,12 @@ class DeviceCopies:
             return PendingCopy(self._moved(decode_images(batch, self._device, None)[0]))
         if self._stream is None:
             self._stream = self._check(lambda: torch.cuda.Stream(self._device))  # type: ignore[no-untyped-call]
+        # Copy in a stream of its own, so that the training step runs meanwhile.
         with torch.cuda.stream(self._stream):
             decoded, kept = decode_images(batch, self._device, self._jpeg_decoder)
             moved = self._moved(decoded)
             event = self._stream.record_event()
+        # Memory must not be freed before the copy has read it: keep each batch until then.
         while self._kept and self._kept[0][0].query():
             self._kept.popleft()
         self._kept.append((event, batch, kept))
@@ -225,6 +228,7 @@ def _note_images(value: Any, key: Any, images: dict[int, tuple[EncodedImage, Any
             if type(item) not in PLAIN:
                 _note_images(item, key, images)
     elif isinstance(value, list | tuple):
+        # A batch has a list of keys, one for each of its samples.
         each = isinstance(key, Sequence) and not isinstance(key, str) and len(key) == len(value)
         for index, item in enumerate(value):
             if type(item) not in PLAIN:

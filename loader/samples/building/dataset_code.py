@@ -200,6 +200,7 @@ class _FileLoader(SourceFileLoader):
 
 def _import_file(path: EPath) -> ModuleType:
     """Import a file under a name derived from its path and content, so that an edited file is imported again."""
+    # The name is a hash of path and content: equal files are imported once, edited ones again.
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -346,6 +347,7 @@ class SampleRecipe:
         Warns:
             UserWarning: An option has no effect, since ``dataset.yaml`` defines the same.
         """
+        # The caller's arguments complete what dataset.yaml leaves open; they override nothing in it.
         describes_fields = sample_type is not None and not issubclass(sample_type, CrudeSample)
         is_set = {
             "field_map": not describes_fields,

@@ -155,12 +155,14 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
     for cooker in cookers:
         if cooker.takes_all or cooker.is_for(sample):
             given = aux
+            # Most cookers take the sample only, which saves building the arguments.
             try:
                 if not aux and cooker.takes_sample_only:
                     return cooker.cook(sample)
                 given = _given(cooker, aux)
                 return cooker.cook(sample, **given)
             except TypeError as error:
+                # A TypeError may come from the call, or from inside of the cooker, which keeps its own message.
                 explained = call_error(cooker, sample, given)
                 if explained is None:
                     raise

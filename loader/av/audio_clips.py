@@ -73,6 +73,7 @@ class AudioReader(MediaReader):
         frame = next(self._frames, None)
         if frame is None:
             return None
+        # A gap in the file moves the position; smaller differences are rounded times.
         stated = self._stated_position(frame)
         if stated is not None and abs(stated - self.position) > _MAX_DRIFT_S * self.rate:
             self.position = stated

@@ -274,9 +274,9 @@ class AVDecoder:
                 windows = seconds_to_windows(ranges, reader.stream, reader.clock, origin)
             clips = decode_clips(reader, windows, video_out_frame_size, self.max_video_pixels)
             seconds = [
-                (float(clip.start * reader.clock - origin), float(clip.end * reader.clock - origin)) for clip in clips
+                (float(start * reader.clock - origin), float(end * reader.clock - origin)) for _, start, end in clips
             ]
-        return [clip.frames for clip in clips], seconds
+        return [frames for frames, _, _ in clips], seconds
 
     def get_audio_clips(
         self, audio_clip_ranges: Sequence[tuple[float, float]], audio_unit: AudioUnit = "seconds"

@@ -35,21 +35,8 @@ if TYPE_CHECKING:
 _TOLERANCE_S = Fraction(1, 1_000_000)  # smaller differences are rounding errors of the caller
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeWindow:
-    """All frames that are visible from ``first`` to ``last``, both included, in ticks of the stream's clock."""
-
-    first: float
-    last: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VideoClip:
-    """Frames (frames, 3, height, width), visible in ``[start, end)`` in ticks of the stream's clock."""
-
-    frames: torch.Tensor
-    start: int
-    end: int
+TimeWindow = tuple[float, float]
+"""The frames that are visible from the first to the last time, both included, in ticks of the stream's clock."""
 
 
 def seconds_to_windows(
@@ -61,9 +48,9 @@ def seconds_to_windows(
     if rate and (1 / (rate * clock)).denominator != 1:
         tolerance += clock / 2  # the container rounds the times of frames to its clock
     return [
-        TimeWindow(
-            first=float((Fraction(start) + origin + tolerance) / clock),
-            last=math.inf if math.isinf(end) else float((Fraction(end) + origin + tolerance) / clock),
+        (
+            float((Fraction(start) + origin + tolerance) / clock),
+            math.inf if math.isinf(end) else float((Fraction(end) + origin + tolerance) / clock),
         )
         for start, end in ranges
     ]
@@ -71,7 +58,7 @@ def seconds_to_windows(
 
 def decode_clips(
     reader: VideoReader, windows: Sequence[TimeWindow], size: tuple[int, int] | None, max_pixels: int | None = None
-) -> list[VideoClip]:
+) -> list[tuple[torch.Tensor, int, int]]:
     """Decode the frames of windows, each frame once unless windows are far apart and not in order.
 
     Args:
@@ -80,12 +67,13 @@ def decode_clips(
         max_pixels: Limit of the pixels of all frames of the clips; None: no limit.
 
     Returns:
-        A clip for each window in which a frame is visible.
+        For each window in which a frame is visible: frames (frames, 3, height, width), the start of the first and the
+        end of the last one.
     """
     _check_pixels(_stated_pixels(reader.stream, windows, size), max_pixels)
     pixels = 0
     # Take the windows in the order of their starts: each frame is decoded once for all of them.
-    order = sorted(range(len(windows)), key=lambda clip: windows[clip].first)
+    order = sorted(range(len(windows)), key=lambda clip: windows[clip][0])
     frames: list[list[tuple[TimedFrame, npt.NDArray[np.uint8]]]] = [[] for _ in windows]
     waiting, active = order[::-1], list[int]()
     target: int | None = None
@@ -94,14 +82,14 @@ def decode_clips(
         # Between windows, skip ahead if a seek is worth it.
         if not active and waiting[-1] != target:
             target = waiting[-1]
-            reader.advance_to(math.floor(windows[target].first))
+            reader.advance_to(math.floor(windows[target][0]))
         timed = reader.read()
         if timed is None:
             break
         # Windows begin with the frame that is visible at their start.
-        while waiting and windows[waiting[-1]].first < timed.end:
+        while waiting and windows[waiting[-1]][0] < timed.end:
             active.append(waiting.pop())
-        active = [clip for clip in active if timed.visible_from <= windows[clip].last]
+        active = [clip for clip in active if timed.visible_from <= windows[clip][1]]
         if active:
             # A frame is converted once, and counts for the limit in each clip that has it.
             picture = convert(timed.frame)
@@ -109,7 +97,7 @@ def decode_clips(
             _check_pixels(pixels, max_pixels)
             for clip in active:
                 frames[clip].append((timed, picture))
-            active = [clip for clip in active if timed.end <= windows[clip].last]
+            active = [clip for clip in active if timed.end <= windows[clip][1]]
     return [_clip(frames_of_clip) for frames_of_clip in frames if frames_of_clip]
 
 
@@ -118,8 +106,8 @@ def _stated_pixels(stream: VideoStream, windows: Sequence[TimeWindow], size: tup
     if not (stream.frames and stream.duration):
         return 0
     width, height = size or (stream.width, stream.height)
-    shares = (1 - max(window.first - (stream.start_time or 0), 0) / stream.duration for window in windows)
-    rest = sum(max(share, 0) for share, window in zip(shares, windows, strict=True) if math.isinf(window.last))
+    shares = (1 - max(first - (stream.start_time or 0), 0) / stream.duration for first, _ in windows)
+    rest = sum(max(share, 0) for share, (_, last) in zip(shares, windows, strict=True) if math.isinf(last))
     return int(rest * stream.frames) * width * height
 
 
@@ -131,13 +119,13 @@ def _check_pixels(pixels: int, limit: int | None) -> None:
         )
 
 
-def _clip(frames: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> VideoClip:
+def _clip(frames: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> tuple[torch.Tensor, int, int]:
     shapes = {picture.shape for _, picture in frames}
     if len(shapes) > 1:
         sizes = ", ".join(f"{width}x{height}" for height, width, _ in sorted(shapes))
         raise ValueError(f"the video changes its size ({sizes}); give video_out_frame_size")
     stacked = torch.from_numpy(np.stack([picture for _, picture in frames]))  # (F, H, W, 3)
-    return VideoClip(frames=stacked.permute(0, 3, 1, 2), start=frames[0][0].start, end=frames[-1][0].end)
+    return stacked.permute(0, 3, 1, 2), frames[0][0].start, frames[-1][0].end
 
 
 def _converter(size: tuple[int, int] | None) -> Callable[[VideoFrame], npt.NDArray[np.uint8]]:
@@ -176,7 +164,7 @@ def frames_to_windows(ranges: Sequence[tuple[float, float]], times: Sequence[int
         first = math.floor(start)
         last = len(times) - 1 if math.isinf(end) else min(math.floor(end), len(times) - 1)
         if first <= last:
-            windows.append(TimeWindow(first=times[first], last=times[last]))
+            windows.append((times[first], times[last]))
     return windows
 
 

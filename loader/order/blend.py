@@ -105,6 +105,7 @@ def locate_in_lanes(
         Two arrays of shape (all positions,).
     """
     counts = np.asarray(counts, dtype=np.int64)
+    # Locate some lanes at a time: each takes memory for all sources.
     size = max(1, _LOCATED // len(counts))
     parts = [
         _located(counts, lane[rows], start[rows], stop[rows], seed)
@@ -204,7 +205,6 @@ def _ranges(lengths: IntArray) -> tuple[IntArray, IntArray]:
 
 _PERIOD = 1 << 16
 BLOCK = 256  # positions, or fewer
-_MASK = 0xFFFFFFFFFFFFFFFF
 PHASE, SOURCES = 6, 7  # purposes of random numbers; each is hashed into the number's key
 
 

@@ -48,6 +48,7 @@ class MixHistory:
     def ends_of(self, lane: int) -> tuple[int, ...]:
         ends = []
         for positions, batch in zip(self.ends, self.batches, strict=True):
+            # A lane that had begun before the change continues from where it was.
             if lane not in positions and lane < batch:
                 raise StateError(
                     f"the mix of datasets changed, and the position of lane {lane} at that change is not known on this "

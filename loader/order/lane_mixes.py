@@ -189,6 +189,7 @@ class LaneMixes:
 
     def locate(self, start: int, stop: int) -> tuple[IntArray, IntArray]:
         """Return the sources, as numbers in the last mix or ``GONE``, and the positions in their streams."""
+        # Most ranges begin in the last mix; states may name positions in earlier ones.
         if start >= self.parts[-1].start:
             return self.parts[-1].locate(start, stop)
         located = []
@@ -300,19 +301,12 @@ class LaneMix:
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """The positions of one blend.
+    """The positions of one blend."""
 
-    Attributes:
-        start: The first one.
-        end: The one after the last; None if it has no end.
-        blend: The blend; None for a single source.
-        offset: For each source, the position in its stream at which it continues.
-    """
-
-    start: int
-    end: int | None
-    blend: BlendOrder | None
-    offset: IntArray
+    start: int  # the first one
+    end: int | None  # the one after the last; None if it has no end
+    blend: BlendOrder | None  # the blend; None for a single source
+    offset: IntArray  # for each source, the position in its stream at which it continues
 
     def counts(self, stop: int) -> IntArray:
         """Return the number of samples of each source before a position."""

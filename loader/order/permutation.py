@@ -156,17 +156,11 @@ def permute_integer(position: int, size: int, key: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """Permutations of ``[0, columns · rows)``, each of the same shape (m,) as the positions.
+    """Permutations of ``[0, columns · rows)``, each of the same shape (m,) as the positions."""
 
-    Attributes:
-        columns: a.
-        rows: b.
-        key: Hash of the key, the common start of the hashes of all rounds.
-    """
-
-    columns: Words
-    rows: Words
-    key: Words
+    columns: Words  # a
+    rows: Words  # b
+    key: Words  # hash of the key, the common start of the hashes of all rounds
 
     def select(self, index: IntArray) -> _Network:
         return _Network(self.columns[index], self.rows[index], self.key[index])

@@ -94,6 +94,7 @@ class SourceOrders:
             The epochs and the sample numbers, each of shape (m,).
         """
         together, group = take_by_source(self._shuffle.epochs_together, source), take_by_source(self._group, source)
+        # A lane has a range of each cycle. Shuffle within the range, then within the group of epochs that it falls in.
         cycle_size = group * take_by_source(self._groups_per_cycle, source)
         start = cycle_size * lane // self.lanes
         length = cycle_size * (lane + 1) // self.lanes - start
@@ -177,8 +178,8 @@ class SourceShuffle:
         """Permute the slices of groups of epochs.
 
         Args:
-            number: The number of the group; draws with replacement have one epoch in a group. A single one if it is
-                the same for all.
+            group_number: The number of the group; draws with replacement have one epoch in a group. A single value if
+                it is the same for all.
 
         Returns:
             The epochs, counted from the group's first, and the sample numbers; all of shape (m,).

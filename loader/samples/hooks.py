@@ -152,6 +152,7 @@ def marked(fn: Callable[..., Any], marks: Mapping[str, Any]) -> Callable[..., An
 
 def mark_of(fn: Any, name: str, default: Any) -> Any:
     """Return a mark of a function, a bound method, a callable object, or a ``functools.partial`` of these."""
+    # Marks may be on the function itself, on the __call__ of its class, or on what a partial or staticmethod wraps.
     while True:
         mark = getattr(fn, name, None)
         if mark is None and callable(fn) and not hasattr(fn, "__code__") and not isinstance(fn, type):

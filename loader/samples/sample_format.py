@@ -126,10 +126,10 @@ _MAX_CHARACTERS = 1000  # of a text in the detailed form
 _MAX_ITEMS = 100  # of a list in the detailed form
 _YAML_ITEMS = 10  # of a list, each of which takes a line or more
 
-_SUMMARY_LINES = 60
+_SUMMARY_LINES = 60  # of a summary, and values of a container in it
 _SUMMARY_ITEMS = 8  # of a list or dict
 _SUMMARY_CHARACTERS = 100  # of a text
-_SUMMARY_DEPTH = 6
+_SUMMARY_DEPTH = 6  # of nested values
 
 
 def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_str_len: int = 50) -> str:

@@ -58,24 +58,20 @@ class _Name(NamedTuple):
     generation: int  # the number of times that the worker replaced it by a larger one
 
 
-class _Attached(NamedTuple):
-    name: _Name
-    memory: mmap.mmap
-
-
+_Attached = tuple[_Name, mmap.mmap]
 _attached: dict[tuple[int, int], _Attached] = {}  # this process's mappings, by process id and number of the segment
 
 
 def _attach(name: _Name, file: int, size_bytes: int) -> _Attached:
     known = _attached.get((name.pid, name.number))
-    if known is not None and known.name == name:
+    if known is not None and known[0] == name:
         return known
     descriptor = os.open(_PROCESSES / str(name.pid) / "fd" / str(file), os.O_RDWR | os.O_CLOEXEC)
     try:
         memory = mmap.mmap(descriptor, size_bytes)
     finally:
         os.close(descriptor)
-    attached = _attached[name.pid, name.number] = _Attached(name, memory)
+    attached = _attached[name.pid, name.number] = name, memory
     return attached
 
 
@@ -87,13 +83,14 @@ def forget_segments(pids: Sequence[int]) -> None:
 
 def mapped_bytes(pids: Sequence[int]) -> int:
     """Return the size of the segments of some workers that this process has mapped."""
-    return sum(len(attached.memory) for (pid, _), attached in [*_attached.items()] if pid in pids)
+    return sum(len(memory) for name, memory in [*_attached.values()] if name.pid in pids)
 
 
 def _view(segment: _Attached, size_bytes: int, flags: SegmentFlags) -> memoryview:
     """Return the first bytes of a segment; it is released with the last object that refers to the view."""
-    exporter = (ctypes.c_ubyte * size_bytes).from_buffer(segment.memory)
-    weakref.finalize(exporter, _release, flags, segment.name, os.getpid()).atexit = False
+    name, memory = segment
+    exporter = (ctypes.c_ubyte * size_bytes).from_buffer(memory)
+    weakref.finalize(exporter, _release, flags, name, os.getpid()).atexit = False
     return memoryview(exporter).cast("B")
 
 

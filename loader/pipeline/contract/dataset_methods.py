@@ -169,6 +169,7 @@ class DatasetMethods(Generic[T_co]):
     def _direct(self) -> Any:
         loader: Any = self.__dict__.get(_DIRECT)
         if loader is None:
+            # Lanes open the datasets in attributes; another one would be loaded as a whole in each lane.
             if _thread.user_iterations:
                 name = type(self).__name__
                 raise ConfigError(

@@ -120,6 +120,7 @@ class UserRunning:
 
     def load(self, item_id: ItemId) -> Any:
         _, pass_number, inner, *saved_by_user = item_id  # type: ignore[misc] # ids of this stage are tuples
+        # An item of an input is rebuilt there; an item that the dataset made is rebuilt by its own method.
         if not saved_by_user:
             return self._inputs[pass_number % len(self._inputs)].load(pass_number // len(self._inputs), inner)
         if len(saved_by_user) == 1:

@@ -75,6 +75,7 @@ class BufferedItem:
 
 def rebuild_item(upstream: Any, lane: Lane, item_id: ItemId) -> Any:
     """Rebuild an item, and restore the random generators; return :data:`SKIPPED` if a failure is tolerated."""
+    # Seed as when the item was made; the caller's generators stay as they are.
     with preserve_rng_state(), lane.context.seeded_rng(lane.seed, lane.number, *integers_of(item_id)):
         seed_sample(lane.seed, lane.number, item_id)
         try:
@@ -319,6 +320,7 @@ class LaneInput:
             try:
                 value, item_id = source_next()
             except StopIteration:
+                # Other lanes complete a batch that has begun; they begin one only where the lanes share a pass.
                 if lane_ended or not (values or self.shares_pass):
                     return
                 lane_ended, source_next = True, self.next_of_others
@@ -336,6 +338,7 @@ class LaneInput:
         if self._following is None:
             self._following = self._others()
         while True:
+            # Take from one lane after the other, each until it has no more items.
             if self._current is None:
                 self._current = next(self._following, None)
             if self._current is None:
@@ -366,6 +369,7 @@ class LaneInput:
         """Return the next item of this lane, for a micro-batch of another one."""
         lane = self._lane
         self.note_change()
+        # Hooks run in the lane that gives the item, for the micro-batch of the lane that takes it.
         current, lane.context.batch_index = lane.context.batch_index, taker.context.batch_index
         set_hook_context(lane.context)
         try:

@@ -66,6 +66,7 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
         self._python_state = _take_python_state(self._python_state)
         self._torch_state = torch.default_generator.get_state()
         self._numpy_state = _cached_normal() if self._numpy_gauss else {}
+        # Numpy's bit generator is exchanged for a spare one, which is faster than a copy of its state.
         self._numpy_generator = _numpy.get_bit_generator()
         try:
             spare = _spare_generators.pop()
@@ -170,6 +171,7 @@ def _is_separable() -> bool:
     generator = np.random.RandomState(0)
     first = generator.normal()
     try:
+        # Copy the cached number to another generator: both must draw the same from there on.
         state = _get_cached(generator)
         second, third = generator.normal(), generator.normal()
         again = np.random.RandomState(0)

@@ -290,6 +290,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
             return self.len_rank()
         if self.counts_on_rank:
             return len(self.inputs[0])
+        # Items are dealt to the ranks in turn; otherwise, the workers' expected items are added.
         config, items = self.worker_config, self.items
         if items is not None:
             return len(range(config.rank, items, config.world_size))

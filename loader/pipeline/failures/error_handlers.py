@@ -21,7 +21,7 @@ from ...format.documents.messages import nearest_hint
 from ...renamed_parameters import renamed_parameters
 from ..worker_identity import worker_number
 
-_MAX_SHOWN = 3
+_MAX_SHOWN = 3  # keys or places in a line of the log
 
 
 def keys_of_sample(sample: Any) -> tuple[str, ...]:
@@ -99,12 +99,9 @@ _CALLERS = ("loader.pipeline.contract.hook", "loader.pipeline.measuring.recorder
 
 @dataclass(slots=True)
 class FirstFailures:
-    """The failures of a hook in a lane until a sample passes it.
+    """The failures of a hook in a lane until a sample passes it."""
 
-    Attributes:
-        held: The lines of the log that are held back, by cause; empty if the cause was logged.
-    """
-
+    # The lines of the log that are held back, by cause; empty if the cause was logged.
     held: dict[Cause, str] = field(default_factory=dict)
     _keys: set[tuple[str, ...]] = field(default_factory=set)
 

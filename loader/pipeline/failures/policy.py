@@ -73,7 +73,7 @@ class FailurePolicy:
     - a read that failed, a ``StorageError``, or a damaged file of a dataset, a ``FormatError``;
     - ``tolerance`` consecutive failures of a hook;
     - ten different samples that fail alike, before any other sample, at one line of the user's code (see
-      :mod:`.mistakes`), unless the tolerance is 0 or the run is resumed;
+      :class:`.FirstFailures`), unless the tolerance is 0 or the run is resumed;
     - any error that the handler raises.
 
     Samples that a hook skips on purpose (``SkipSample``) count neither as failures nor as successes.
@@ -231,6 +231,7 @@ class FailurePolicy:
             places=places_of_sample(sample, sources),
             held=held,
         )
+        # An error that ends the run is no failure of a sample: the handler does not see it.
         if ends_run(error):
             failure.note_on(error)
             raise error
@@ -335,6 +336,7 @@ def _arguments(handler: Callable[..., Any]) -> int:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # a function written in C may have no signature
         return 3
+    # A handler that takes both forms receives the sources, too.
     for count in (3, 2):
         try:
             signature.bind(*range(count))

@@ -21,21 +21,13 @@ DECODE = "decode"
 
 
 class SourceCounts(NamedTuple):
-    """Counts of one source.
+    """Counts of one source."""
 
-    Attributes:
-        samples: Samples that were read, or passed over because they are excluded.
-        size_bytes: Bytes of their parts.
-        repeats: Samples of a second or later epoch.
-        excluded: Samples that are excluded.
-        dropped: Those that a hook skipped or failed for, as far as their source is known.
-    """
-
-    samples: int = 0
-    size_bytes: int = 0
-    repeats: int = 0
-    excluded: int = 0
-    dropped: int = 0
+    samples: int = 0  # samples that were read, or passed over because they are excluded
+    size_bytes: int = 0  # bytes of their parts
+    repeats: int = 0  # samples of a second or later epoch
+    excluded: int = 0  # samples that are excluded
+    dropped: int = 0  # those that a hook skipped or failed for, as far as their source is known
 
     def plus(self, other: Iterable[int]) -> SourceCounts:
         return SourceCounts(*map(add, self, other))
@@ -232,6 +224,7 @@ class SourceCounter:
     def count(self, position: int, counts: Counts) -> None:
         """Add the samples that were yielded since the last call: those before ``position``."""
         columns: list[_Columns] = []
+        # Collect the rows up to the position; the last chunk may be counted in parts.
         while self._counted < position and self._chunks:
             positions, (source, epoch, size_bytes, excluded) = self._chunks[0]
             stop = min(position, positions.stop)

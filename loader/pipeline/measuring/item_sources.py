@@ -94,15 +94,10 @@ _LANE_ITEM = "lane"  # see loader.pipeline.contract.item_id
 
 
 class ItemSample(NamedTuple):
-    """A sample from which an item was made.
+    """A sample from which an item was made."""
 
-    Attributes:
-        source: The number of its source, or :data:`NO_SOURCE`.
-        is_first: False for the second and later items that a generator made of the sample.
-    """
-
-    source: int
-    is_first: bool = True
+    source: int  # the number of its source, or ``NO_SOURCE``
+    is_first: bool = True  # False for the second and later items that a generator made of the sample
 
 
 def samples_of(
@@ -113,7 +108,7 @@ def samples_of(
     Args:
         lane: The lane whose stages the id names.
         item_id: The id.
-        number: The lane of the item, which may be another one; None for ``lane``.
+        lane_number: The lane of the item, which may be another one; None for ``lane``.
         is_first: See :class:`ItemSample`.
     """
     lane_number = lane.number if lane_number is None else lane_number
@@ -154,7 +149,7 @@ def samples_by_source(lane: Any, item_ids: Iterable[Any]) -> Counter[int]:
 
 
 _BLOCK = 256  # positions that are located together
-_MAX_BLOCKS = 64
+_MAX_BLOCKS = 64  # that are kept; then all of them are dropped
 
 
 class ReaderSources:

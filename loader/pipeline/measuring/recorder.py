@@ -302,6 +302,7 @@ class SampleCounts:
 
     def count(self, counts: Counts) -> None:
         """Add the samples and sizes that stages have counted, and the dropped samples, since the last call."""
+        # Ask the stages that still exist; forget the others.
         counters = [(reference, reference()) for reference in self._counters]
         for _, counter in counters:
             if counter is not None:
@@ -310,6 +311,7 @@ class SampleCounts:
             self._counters = [reference for reference, counter in counters if counter is not None]
         for skipped in [*self.skipped]:
             skipped.count()
+        # Lanes count what they dropped since their start: add what is new.
         for dropped, known in self._dropped:
             if len(dropped) > len(known) or (dropped and dropped != known):
                 for reason, samples in [*dropped.items()]:

@@ -168,6 +168,7 @@ class DatasetSource(Source):
         if stop <= start:
             raise self._no_samples()
         count = stop - start
+        # An endless order would search forever for a sample that is not excluded.
         if len(self.excluded) >= count and np.isin(self.index_numbers(), self.excluded).all():
             raise EmptyDatasetError(
                 f"all {count} samples of split part {self.split_part!r} are excluded",
@@ -180,6 +181,7 @@ class DatasetSource(Source):
         folder, request = self.folder, self.request
         what = "this file" if folder.traits.is_file else f"split part {self.split_part!r} of this dataset"
         kept = "" if request.filter is None else f" that the filter {request.filter!r} keeps"
+        # Advise what the caller can change: the split part, the subset or the filter.
         hint = f"name another split part, or {split_hint(folder.path)}"
         if folder.traits.is_file or (request.subset and request.filter is None):
             hint = f"widen the subset, or remove the {'file' if folder.traits.is_file else 'dataset'} from the mix"
@@ -231,6 +233,7 @@ class DatasetSource(Source):
     def identity(self) -> dict[str, Any]:
         folder, kept = self.folder, self.filter
         start = 0 if kept is None else kept.checksum
+        # A changed file, other shards of a split part and another filter must all give another number.
         if folder.traits.is_file:  # all of it is the split part
             runs = zlib.crc32(cast("RecordIndex", folder.index).file(0).fingerprint(), start)
         else:

@@ -92,9 +92,11 @@ class FetchQueue:
     def result(self, wanted: _Range) -> bytes:
         while wanted.data is None:
             self._fetch_next()
+        # The range is in use from now on, so that others may be fetched ahead instead.
         if not wanted.is_used:
             wanted.is_used = True
             self._ahead_bytes -= wanted.cost_bytes
+            # If the range was fetched ahead and is awaited all the same, more has to be fetched ahead.
             if wanted.growths == self._growths and not wanted.data.is_done() and not self._is_busy():
                 self._limit_bytes = min(_GROWTH * self._limit_bytes, self._max_ahead_bytes)
                 self._growths += 1

@@ -91,7 +91,6 @@ class JoinedSource(Source):
 
     @property
     def stores(self) -> SourceStores:
-        """Stores that a cooker may use in addition to the sample."""
         return SourceStores(aux_refs=self.request.aux, decoder=self.decoder)
 
     @property
@@ -114,9 +113,9 @@ class JoinedSource(Source):
         return {"__key__": "/", "__sources__": tuple(chain.from_iterable(sources))}
 
     def identity(self) -> dict[str, Any]:
-        """Return plain data that differs for other rows; compared when a state is restored."""
         start, stop = self._subset
         rows = self.folder.rows
+        # The ends of the rows show a change in the members' shards; all rows would take long to read.
         head, tail = np.ascontiguousarray(rows[start : start + 1024]), np.ascontiguousarray(rows[-1024:])
         return {
             "path": f"{self.request.path}: {self.place}",
@@ -177,10 +176,12 @@ class OpenJoins(OpenSources):
 
     def _expanded(self, source: IntArray, index: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Return the samples to read, as columns: row, member within its join, source, number in the index."""
+        # Samples of other sources are rows of their own.
         is_join = np.isin(source, list(self._joins))
         rows = [np.flatnonzero(~is_join)]
         members = [np.zeros_like(rows[0])]
         sources, indexes = [source[rows[0]]], [index[rows[0]]]
+        # Rows of joins expand to their members, without the missing ones.
         for source_number, join in self._joins.items():
             rows_of_join = np.flatnonzero(source == source_number)
             mapped = join.folder.numbers(index[rows_of_join])
@@ -189,6 +190,7 @@ class OpenJoins(OpenSources):
             members.append(member)
             sources.append(self._first_member[source_number] + member)
             indexes.append(mapped[row, member])
+        # Return to the order of the rows, and of the members in each row.
         order = np.argsort(np.concatenate(rows), kind="stable")
         return tuple(np.concatenate(columns)[order] for columns in (rows, members, sources, indexes))  # type: ignore[return-value] # four
 

@@ -113,6 +113,7 @@ class _Picking:
         [shards] = source.members
         shard = bisect_right(self._starts_of_shards(source_number, shards), index) - 1
         name, files = (source_number << _FILE_SHIFT) + shard, self._definition.pool.shards
+        # Few samples of the shard will be read, so a store should fetch no other bytes of it.
         file = files.find(name)
         if file is None:
             file = files.add(name, shards.folder.open_shard(shards.folder.index.shards[shard]))

@@ -11,19 +11,12 @@ if TYPE_CHECKING:  # programs that only read states need no sources, and no torc
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantinedSample:
-    """A sample that is passed over as an excluded one is.
+    """A sample that is passed over as an excluded one is."""
 
-    Attributes:
-        dataset: Path of its dataset.
-        uuid: Identifies the index of the dataset; None for a file without one.
-        number: The number of the sample in the index.
-        key: The sample, as ``shard/key``.
-    """
-
-    dataset: str
-    uuid: str | None
-    number: int
-    key: str
+    dataset: str  # path of its dataset
+    uuid: str | None  # identifies the index of the dataset; None for a file without one
+    number: int  # the number of the sample in the index
+    key: str  # the sample, as ``shard/key``
 
     def __str__(self) -> str:
         return f"{self.key!r} of {self.dataset}"

@@ -180,6 +180,7 @@ class ReadDataset(SavableDataset[Raw]):
     @cached_property
     def opened(self) -> OpenSources:
         """The sources in this process; all lanes share them."""
+        # Files of the members of joins need numbers that no other reader uses.
         joins = [source for source in self.sources if source.is_join]
         first, kind = self.first_source, OpenJoins if joins else OpenSources
         if joins:
@@ -266,11 +267,13 @@ class ReadDataset(SavableDataset[Raw]):
 
     def lane_order(self, lane: int, *, lanes: int, seed: int, deals: bool = False) -> LaneOrder:
         samples = [source.samples for source in self.sources]
+        # A mix that never changed has the order of the plan.
         if self.history is None or not isinstance(self.plan, ShuffledPlan):
             plan = self.plan
             if isinstance(plan, ShuffledPlan) and plan.repeats and not deals:
                 plan = replace(plan, deal=None)
             return plan.order(samples, lanes=lanes, seed=seed).lane(lane)
+        # Each mix of the run continues where the one before it ended.
         schedule = None if self.plan.schedule is None else self.plan.schedule.in_samples
         mixes = self.history.mixes(self.plan.weights, schedule)
         order = self.plan.edited_order(samples, mixes, lanes=lanes, seed=seed)

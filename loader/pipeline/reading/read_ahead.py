@@ -15,7 +15,7 @@ READ_AHEAD_BYTES = 64 << 20
 """Bytes that a process fetches ahead of their use; it holds twice as many, with those of ranges used in part."""
 
 
-_MAX_CHUNKS_AHEAD = 64
+_MAX_CHUNKS_AHEAD = 64  # that are located but have nothing to fetch
 _FIRST_RANGE_BYTES = 128 << 10  # take little longer than single samples
 
 

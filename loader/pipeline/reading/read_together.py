@@ -35,21 +35,13 @@ _MAX_LEFT = 0.5  # of the samples that a reader should have, so that it gets mor
 
 
 class ReaderPlace(NamedTuple):
-    """A reader below a blend.
+    """A reader below a blend."""
 
-    Attributes:
-        steps: The key and the input's number of each blend on the way, from the outermost.
-        key: Key of the reader in states.
-        plan: Its order.
-        number: Number of its only dataset in the chain.
-        source: This dataset.
-    """
-
-    steps: tuple[tuple[str, int], ...]
-    key: str
-    plan: ShuffledPlan
-    number: int
-    source: Source
+    steps: tuple[tuple[str, int], ...]  # the key and the input's number of each blend on the way, from the outermost
+    key: str  # key of the reader in states
+    plan: ShuffledPlan  # its order
+    number: int  # number of its only dataset in the chain
+    source: Source  # this dataset
 
     @property
     def path(self) -> str:

@@ -320,6 +320,7 @@ class SampleChunk:
 
     def _announce(self, row: int, stop: int) -> int:
         """Announce the next reads to the storage, in some rows; return the row at which to announce more."""
+        # Announce up to so many bytes, neighbours as one range.
         ahead = np.cumsum(np.maximum(self._size[row:stop], 0))
         stop = min(stop, row + 1 + int(np.searchsorted(ahead, _AHEAD_BYTES)))
         rows = slice(row, stop)

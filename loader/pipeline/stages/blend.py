@@ -185,6 +185,7 @@ def _check_schedule(schedule: PlannedSchedule, datasets: int) -> None:
                 f"{schedule.unit} on",
                 hint="leave a stretch without weights out: the last weights continue",
             )
+    # Products of large positions and weights may overflow, which the conversion to samples finds.
     try:
         _ = schedule.in_samples
     except ValueError as error:
@@ -201,6 +202,7 @@ def _one_item(item: Any) -> int:  # noqa: ARG001 - has the arguments of a metric
 
 def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any], ...], tuple[float, ...]]:
     """Read ``(dataset, weight), …``, or one sequence of such pairs."""
+    # The pairs may also be passed as one sequence.
     if len(pairs) == 1 and not (isinstance(pairs[0], Sequence) and _is_pair(pairs[0])):
         pairs = pairs[0] if isinstance(pairs[0], Sequence) else list(pairs)
     if not pairs or not all(isinstance(pair, Sequence) and _is_pair(pair) for pair in pairs):
@@ -258,7 +260,7 @@ def _refuse_to_choose() -> NoReturn:
     )
 
 
-_CHUNK = 256
+_CHUNK = 256  # positions of the blend that are computed together
 
 
 class BlendRunning:
@@ -299,6 +301,7 @@ class BlendRunning:
             try:
                 value, item_id = self._upstreams[origin].next()
             except StopIteration:
+                # The others continue with their weights, in a blend that begins at 0.
                 self._ended.append(origin)
                 self._next = 0
                 self._plan()

@@ -102,6 +102,7 @@ class _ConcatRunning:
             except StopIteration:
                 if self._place == len(self._definition.inputs) - 1:
                     raise
+                # Free the dataset that has ended before the next one opens.
                 self._upstreams.pop(self._place)
                 self._place += 1
                 self._open(self._place)

@@ -82,6 +82,7 @@ class EvenRanksDataset(RankStage):
         share, agree = running.kept
         batches = running.upstream.batches()
         all_have = some_have = True
+        # Yield until one rank has no more; what other ranks have left of the pass is dropped.
         while share is None or running.count < share:
             batch = next(batches, _END)
             all_have, some_have = agree(batch is not _END)

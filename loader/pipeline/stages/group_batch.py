@@ -180,6 +180,7 @@ class _GroupBatchRunning:
     def _rebuild_groups(self) -> None:
         restored, self._restored = self._restored, []
         for samples in restored:
+            # The first sample that can be rebuilt has the key of the whole group.
             for sample in samples:
                 value = sample.value(self._upstream, self._lane)
                 if value is SKIPPED:

@@ -153,6 +153,7 @@ class _IterMapRunning:
         """Return the function's next item; ``_END`` after the last one."""
         while not self._is_over:
             if self._items is None:
+                # A function that takes some items at a time is not called for none.
                 if self._restart_after is not None and not self._has_input():
                     self._is_over = True
                     break
@@ -243,6 +244,7 @@ class _IterMapRunning:
             seed_sample(self._lane.seed, self._lane.number, item_id)
 
     def _inputs(self) -> Iterator[Any]:
+        # Give the function its inputs, up to the limit of a call; replayed ones come first.
         limit = self._restart_after
         while self._replayed or self._peeked or limit is None or len(self._held) < limit:
             try:
@@ -264,6 +266,7 @@ class _IterMapRunning:
         if self._replayed:
             sample = self._replayed.popleft()
             return sample.value(self._upstream, self._lane), sample.item_id
+        # By the rule of the stage, an input after an output starts over: earlier inputs are no longer needed.
         if self._given and self._restart_after is None:
             self._start_over()
         value, item_id = self._upstream.next()

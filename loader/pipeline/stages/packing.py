@@ -187,6 +187,7 @@ class _SelectionRunning:
             return SKIPPED, ()
         values: list[Any] = []
         item_ids: list[ItemId] = []
+        # Encode the samples of the group only now, so that a state holds the ids of samples from below.
         for sample in self._groups.popleft():
             value = sample.value(self._upstream, self._lane)
             if value is not SKIPPED:
@@ -264,6 +265,7 @@ class _SelectionRunning:
                 return {samples[0][1]}
         else:
             return set()
+        # Search both halves: few samples that fail are found with few calls.
         return set().union(*map(self._failing, _halves(samples)))
 
     def _choose(self, samples: list[_Sample]) -> list[list[Any]]:
@@ -302,6 +304,7 @@ class _SelectionRunning:
         has_new = len(samples) > len(self._earlier)
         if len(pushback) < self._size and (has_new or len(pushback) < len(samples)):
             return pushback
+        # No sample was taken, and none follows: the function would push the same samples back forever.
         unused = [(item.value(self._upstream, self._lane), item.item_id) for item in pushback]
         if len(pushback) >= self._size:
             raise ConfigError(

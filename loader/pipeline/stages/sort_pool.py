@@ -22,7 +22,7 @@ from ..contract.worker_config import WorkerConfig
 T = TypeVar("T")
 
 _PICK = 40  # separates these random numbers from others
-_CHUNK = 256
+_CHUNK = 256  # picks that are drawn together
 
 
 class ShuffleBufferDataset(SavableDataset[T]):

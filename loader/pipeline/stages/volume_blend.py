@@ -125,6 +125,7 @@ class VolumeBlendRunning:
     def _follow(self, schedule: LaneSchedule) -> None:
         if self._blend is None:
             return
+        # Where a new stretch begins, the blend changes its weights.
         stretch = self._weighted(schedule, schedule.current())
         if stretch != self._stretch:
             self._stretch, self._saved_stretch = stretch, None

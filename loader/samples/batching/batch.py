@@ -133,6 +133,7 @@ def mark_padding(batch: Any) -> Any:
     kind = type(batch)
     if kind in _MARKED:
         return _MARKED[kind](batch)
+    # Other objects take an attribute, or become an object of a subclass that has it.
     try:
         object.__setattr__(batch, _MARK, True)
     except (AttributeError, TypeError):

@@ -36,6 +36,7 @@ def pad_stack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     shapes = [tensor.shape for tensor in tensors]
     if len(set(shapes)) == 1:
         return stack(tensors)
+    # Use the memory of an earlier batch for a large one; torch pads few numbers in one call.
     longest = _longest(shapes)
     tensors = _one_dtype(tensors)
     shape = (len(tensors), *longest)
@@ -60,6 +61,7 @@ def pad_concat(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     lengths = [len(tensor) for tensor in tensors]
     shape = (sum(lengths), *longest[1:])
     joined = place(shape, like=tensors[0])
+    # Nothing is padded if only the first dimension differs.
     if len({shape[1:] for shape in shapes}) == 1:
         return torch.cat(list(tensors), out=joined)
     if joined is None:
@@ -87,6 +89,7 @@ def _one_dtype(tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
 
 def _fill(batch: torch.Tensor, blocks: Iterable[torch.Tensor], tensors: Sequence[torch.Tensor]) -> None:
     """Copy each tensor into the corner of its block of the batch, and zeros into the rest of the block."""
+    # Clear a small batch by one call; of a large one, clear only what is padded.
     small = batch.numel() <= SMALL
     if small:
         batch.zero_()

@@ -22,15 +22,10 @@ from .collate import pad_stack
 
 @dataclass(frozen=True, slots=True)
 class PendingCopy:
-    """A micro-batch whose copy was started.
+    """A micro-batch whose copy was started."""
 
-    Attributes:
-        batch: The copy.
-        event: Recorded after the copy in its stream; None if the copy is done.
-    """
-
-    batch: Any
-    event: Any = None
+    batch: Any  # the copy
+    event: Any = None  # recorded after the copy in its stream; None if the copy is done
 
 
 class DeviceCopies:

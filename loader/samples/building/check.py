@@ -115,6 +115,7 @@ class DecodeCheck:
         """
         faults: list[tuple[str | None, str]] = []
         values: dict[str, Any] = {}
+        # Report all damaged parts; the sample is built only of whole ones.
         for name, data in parts.items():
             try:
                 values[name] = self._check_part(name, data)
@@ -291,6 +292,7 @@ def _check_jpeg(data: bytes) -> tuple[bool, str | None]:
 
 def _png_damage(data: bytes) -> str | None:
     position = len(_PNG)
+    # Walk over the chunks: each has its size, a name, contents and a checksum.
     while position + 12 <= len(data):
         size_bytes = int.from_bytes(data[position : position + 4], "big")
         body = data[position + 4 : position + 8 + size_bytes]

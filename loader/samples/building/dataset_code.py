@@ -126,6 +126,7 @@ def _checked_function(code: Any, full_name: str, *, at: str, trust_code: bool) -
         raise ConfigError(f"{full_name} is a class", at=at, hint="name it with __class__ instead of __function__")
     if not callable(code):
         raise ConfigError(f"{full_name} is not a function", at=at, hint="name a function of that module")
+    # A module may have imported the function, so check where it is defined, too.
     names = [full_name, str(code.__module__)] if inspect.isroutine(code) else [full_name]
     is_stdlib = any(name.partition(".")[0] in sys.stdlib_module_names for name in names)
     if is_stdlib and not is_trusted(trust_code):
@@ -266,21 +267,14 @@ PartFilter = frozenset[str] | Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRecipe:
-    """Recipe of a dataset's samples: how they are built from their parts.
+    """Recipe of a dataset's samples: how they are built from their parts."""
 
-    Attributes:
-        sample_class: The class of the samples; a dict class for crude samples.
-        field_map: The part, or the value inside a part, of each field.
-        loader: Builds a dict of the fields, or the sample, from a dict of the decoded parts.
-        part_filter: The parts to read; None reads all.
-        subflavors: Labels of every sample.
-    """
-
-    sample_class: type[Any] = CrudeSample
-    field_map: FieldMap | None = None
+    sample_class: type[Any] = CrudeSample  # the class of the samples; a dict class for crude samples
+    field_map: FieldMap | None = None  # the part, or the value inside a part, of each field
+    # Builds a dict of the fields, or the sample, from a dict of the decoded parts.
     loader: Callable[..., Any] | None = None
-    part_filter: PartFilter | None = None
-    subflavors: Mapping[str, Any] = field(default_factory=dict)
+    part_filter: PartFilter | None = None  # the parts to read; None reads all
+    subflavors: Mapping[str, Any] = field(default_factory=dict)  # labels of every sample
 
     @classmethod
     def of_config(cls, config: DatasetConfig | None, code: DatasetCode) -> SampleRecipe:
@@ -319,6 +313,7 @@ class SampleRecipe:
         if field_map is not None and not isinstance(field_map, FieldMap):
             field_map = parse_field_map(dict(field_map), file="the field map")
         loader = code.function(sample_loader)
+        # A field map names the parts that it reads; without one, the filter does.
         wanted: PartFilter | None
         if field_map is not None:
             wanted = field_map.part_names()

@@ -19,15 +19,10 @@ After = Literal["encode", "packing"]
 
 @dataclass(frozen=True, slots=True)
 class SizeMetric:
-    """A metric.
+    """A metric."""
 
-    Attributes:
-        function: Returns the size of a sample.
-        after: The sample is one as ``encode_sample`` returns it, or with ``"packing"`` a pack.
-    """
-
-    function: Callable[[Any], float]
-    after: After
+    function: Callable[[Any], float]  # returns the size of a sample
+    after: After  # the sample is one as ``encode_sample`` returns it, or with ``"packing"`` a pack
 
 
 @overload

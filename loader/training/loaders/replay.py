@@ -14,7 +14,7 @@ from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ...pipeline.stages.batch import BatchDataset
 from ...samples.hooks import in_hook_context
-from ..states.plain_pickle import check_plain, check_size, max_values
+from ..states.plain_pickle import check_plain
 from ..states.run_state import ENDLESS, check_lanes
 from ..workers.running_lane import MICRO_BATCH, LanesInTurn, open_lane, remade_batches
 from ..workers.worker_errors import input_at
@@ -66,7 +66,6 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
 
 def _checked_key(key: Any) -> tuple[str, int, int | None, ItemId]:
     try:
-        check_size(key, max_values())
         check_plain(key)
         stage, lane, batch, item_id = key
         if not isinstance(stage, str):

@@ -41,26 +41,24 @@ def list_of_states(state: Any) -> Sequence[Any]:
 
 def states_of_ranks(saved: Sequence[Any], *, allow_edited: bool = False) -> list[RunState]:
     """Return the states of data ranks in a list of the results of ``save_state_rank``, each data rank once."""
-    if not any(isinstance(one, Mapping) and SERVED in one for one in saved):
-        return [RunState.from_plain(one, allow_edited=allow_edited) for one in saved]
-    found: dict[int | None, RunState] = {}
-    for one in saved:
-        for state in states_of_served(one, allow_edited=allow_edited):
-            other = found.setdefault(state.rank, state)
+    if not any(isinstance(process, Mapping) and SERVED in process for process in saved):
+        return [RunState.from_plain(rank_state, allow_edited=allow_edited) for rank_state in saved]
+    by_rank: dict[int | None, RunState] = {}
+    for process in saved:
+        for state in states_of_served(process, allow_edited=allow_edited):
+            other = by_rank.setdefault(state.rank, state)
             if any(getattr(state, name) != getattr(other, name) for name in _POSITION):
                 raise StateError(
                     f"data rank {state.rank} was saved twice, after different steps: its next micro-batches are "
-                    f"{found[state.rank].batch} and {state.batch}",
+                    f"{other.batch} and {state.batch}",
                     hint="save on all ranks after the same step",
                 )
-    return list(found.values())
+    return list(by_rank.values())
 
 
 def states_of_served(saved: Any, *, allow_edited: bool = False) -> list[RunState]:
     """Return the states of data ranks in the result of ``save_state_rank``, of a loader with or without ``serves``."""
-    if not isinstance(saved, Mapping) or SERVED not in saved:
-        return [RunState.from_plain(saved, allow_edited=allow_edited)]
-    parts = saved[SERVED]
+    parts = saved[SERVED] if isinstance(saved, Mapping) and SERVED in saved else [saved]
     if not isinstance(parts, list | tuple) or not parts:
         raise StateError(f"this state is damaged: expected a list of states as {SERVED!r}, found {short_repr(parts)}")
     return [RunState.from_plain(part, allow_edited=allow_edited) for part in parts]

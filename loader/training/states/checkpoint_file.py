@@ -24,7 +24,6 @@ from .plain_pickle import (
     PickleLimitError,
     UnknownGlobalError,
     check_plain,
-    check_size,
     max_values,
     read_pickle,
     too_many_values,
@@ -275,8 +274,7 @@ def find_states(document: Any, *, allow_edited: bool = False) -> list[FoundState
     allowed = max_values()  # in all states: they may share their values, which are then visited once for each
     for place, value in _mappings(document):
         try:
-            allowed -= check_size(value, allowed)
-            check_plain(value, is_json=True)
+            allowed -= check_plain(value, allowed, is_json=True)
             state = RunState.from_plain(value, allow_edited=allow_edited)
         except StateError as error:
             error.at = place_text(place) or None

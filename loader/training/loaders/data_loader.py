@@ -361,12 +361,14 @@ class DataLoader(TorchLoader[T_co]):
         """
         if state is None:
             return
+        # Parse the state; of a loader that served several ranks, take the state of this rank.
         config = self.worker_config
         if isinstance(state, Mapping) and SERVED in state:  # type: ignore[redundant-expr] # users pass other values, too
             parts = states_of_served(state, allow_edited=allow_edited_state)
             saved = next((part for part in parts if part.rank == config.rank), parts[0])
         else:
             saved = RunState.from_plain(state, allow_edited=allow_edited_state)
+        # Lanes belong to ranks, so a state of another rank would repeat its samples.
         if (saved.ranks, saved.rank) != (config.world_size, config.rank):
             raise StateError(
                 f"this state is of rank {saved.rank} of {saved.ranks}; this is rank {config.rank} of "

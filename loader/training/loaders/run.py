@@ -71,6 +71,7 @@ class LoaderRun:
         self._is_alone = held is None
         self._held = HeldPositions() if held is None else held
         self._number = number
+        # Cut the chain where stages begin to count on the rank: the lanes end there.
         self.built, stages = cut_rank_stages(as_stage(dataset))
         self.chain = self.built
         self.mix_changes: MixChanges = ()
@@ -83,9 +84,11 @@ class LoaderRun:
             meter=None if self.stats is None else self.stats.meter,
         )
         self.steps = RankChain(stages, self.lanes)
+        # Number the steps from the beginning of the run; a restore replaces the numbering.
         self._first_ranks = dataset.worker_config.world_size
         self.numbering = RunSteps(ranks_at=((0, dataset.worker_config.world_size),))
         self._leave_out(self.numbering)
+        # Prepare the logs that the options and the worker config request.
         if options.trace_dir is not None:
             self.lanes.trace = partial(self._begin_trace, options.trace_dir)
         self._log = LoaderLog(dataset) if dataset.worker_config.should_log(1) else None
@@ -227,6 +230,7 @@ class LoaderRun:
 
     def state(self) -> RunState:
         """Return the position of this rank, after the last micro-batch that the training loop got."""
+        # Take the position that the training loop has reached; workers may be ahead of it.
         config, lanes = self.chain.worker_config, self.lanes
         position = self.delivered or self.position()
         return RunState(
@@ -284,8 +288,10 @@ class LoaderRun:
 
     def _continue_mix(self, saved: RunState, lane_states: Mapping[int, State], *, allowed: bool) -> ContinuedMix:
         """Return the chain of a changed mix, or refuse the state of another run."""
+        # Compare the data and the stages.
         kind = self.lanes.kind
         mix = continue_mix(self.built, saved, kind=kind, lanes=lane_states, allowed=allowed)
+        # Compare the rest of the run; without lanes in the config, the run takes the lanes of the state.
         config = self.built.worker_config
         now = RunState(
             lanes=config.lanes or 0,
@@ -301,6 +307,7 @@ class LoaderRun:
                 hint=f"pass WorkerConfig(seed_offset={saved.seed}, lanes={saved.lanes}); without lanes, a restored run "
                 "keeps its own",
             )
+        # Check that the present ranks can share the lanes.
         self.lanes.check_lanes(saved.lanes)
         return mix
 
@@ -335,12 +342,12 @@ class LoaderLog:
         iteration = self._iterations
         self._iterations += 1
         self._write("SavableDataLoader.iter", iter_id=iteration)
-        for number, batch in enumerate(batches):
+        for index, batch in enumerate(batches):
             self._write(
                 "SavableDataLoader.yield",
                 iter_id=iteration,
-                idx=number,
-                iter_idx=number,
+                idx=index,
+                iter_idx=index,
                 global_idx=self._delivered,
                 keys=list(keys_of_sample(batch)),
             )

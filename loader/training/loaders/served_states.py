@@ -24,6 +24,7 @@ SERVED = "states of served ranks"
 """The key under which ``save_state_rank()`` of a loader with ``serves`` has the states of its data ranks."""
 
 
+# What differs between states that one rank saved after different steps.
 _POSITION = ("batch", "lane_states", "steps", "passes", "ended")
 
 
@@ -95,17 +96,17 @@ def gather_served(
     # Two processes may serve the same data rank: the first one sends its state.
     here = dist.get_rank(group)
     sender = {rank: process for process, ranks in reversed(list(enumerate(served))) for rank in ranks}
-    own = {rank: state for rank, state in states.items() if sender[rank] == here}
+    sent = {rank: state for rank, state in states.items() if sender[rank] == here}
     parts: list[Any] | None = [None] * len(served)
     if dst_rank is None:
-        dist.all_gather_object(parts, own, group=group)
+        dist.all_gather_object(parts, sent, group=group)
     else:
         parts = parts if here == dst_rank else None
-        dist.gather_object(own, parts, group=group, group_dst=dst_rank)
+        dist.gather_object(sent, parts, group=group, group_dst=dst_rank)
     if parts is None:
         return None
-    found = {rank: state for part in parts for rank, state in part.items()}
-    return [found[rank] for rank in range(config.world_size)]
+    by_rank = {rank: state for part in parts for rank, state in part.items()}
+    return [by_rank[rank] for rank in range(config.world_size)]
 
 
 def broadcast_to_serving(states: Any, config: WorkerConfig, src_rank: int) -> Any:

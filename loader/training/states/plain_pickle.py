@@ -106,7 +106,9 @@ _OTHERS = {
     "_codecs.encode",
     *(f"{module}.{name}" for module in ("builtins", "__builtin__") for name in ("bytearray", "complex", "set")),
 }
+# Far above the largest seed; Python takes ages to print integers of millions of digits.
 _MAX_INTEGER_BYTES = 1024
+# A value that no pickle can hold, so that it marks a place on the stack.
 _MARK = object()
 
 
@@ -248,11 +250,10 @@ _VALUES: dict[int, Callable[[bytes, int], tuple[Any, int]]] = {
 
 
 def _pop_mark(stack: list[Any]) -> list[Any]:
-    """Remove and return the values above the last mark, and the mark."""
-    for place in range(len(stack) - 1, -1, -1):
-        if stack[place] is _MARK:
-            values = stack[place + 1 :]
-            del stack[place:]
+    for depth in range(len(stack) - 1, -1, -1):
+        if stack[depth] is _MARK:
+            values = stack[depth + 1 :]
+            del stack[depth:]
             return values
     raise IndexError("a mark is missing")
 

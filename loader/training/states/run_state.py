@@ -61,8 +61,10 @@ LANE_BY_LANE = "lane by lane"
 
 _VERSION = 4  # 0.2.0 and earlier versions wrote 1 to 3
 _REQUIRED = ("lanes", "ranks", "rank", "seed", "batch", "lane", "steps", "passes", "ended", "dataset", "checksum")
+# Keys in a message: enough to recognise what was passed.
 _MAX_SHOWN = 8
 _CHECKSUM_BYTES = 8  # damage passes once in 10^19 cases; a longer one would only make the state larger
+# JSON libraries write 1.0 as 1, or 1 as 1.0; the checksum takes them as equal.
 _WHOLE_FLOAT = re.compile(r"(\d)\.0(?=[,\]}])")
 _MAX_SEED = 1 << 128
 _AT_LEAST_ONE = Count(stop=(1 << 32) + 1, start=1)  # far more than any run has
@@ -140,7 +142,6 @@ class RunState:
         return RunSteps(ranks_at=before, skips=self.skip_steps)
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the state as plain data, with its checksum."""
         plain = {
             "version": _VERSION,
             "lanes": self.lanes,
@@ -149,11 +150,12 @@ class RunState:
             "seed": self.seed,
             "kind": self.kind,
             "batch": self.batch,
-            "lane": {str(number): state for number, state in sorted(self.lane_states.items())},
+            "lane": {str(lane): state for lane, state in sorted(self.lane_states.items())},
             "steps": list(self.steps),
             "passes": self.passes,
             "ended": self.ended,
             "dataset": self.dataset,
+            # Entries without a value are left out, so that most states stay small.
             **({"deal": self.deal} if self.deal else {}),
             **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
             **({"mix_changes": list(self.mix_changes)} if self.mix_changes else {}),
@@ -343,9 +345,9 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     )
 
 
-def _different_steps(name: str, found: Sequence[Any]) -> StateError:
+def _different_steps(name: str, values: Sequence[Any]) -> StateError:
     return StateError(
-        f"the ranks were saved at different steps: the {name} are {', '.join(map(str, found))}",
+        f"the ranks were saved at different steps: the {name} are {', '.join(map(str, values))}",
         hint="save on all ranks after the same step",
     )
 
@@ -369,9 +371,9 @@ def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState
         LaneHosting(lanes=run.lanes, ranks=ranks, rank=0, workers=0)  # raises unless the ranks divide the lanes
     if ranks == run.ranks:
         # In a finite pass the ranks may be at different steps. A rank that has ended it waits for the others.
-        own = {state.rank: state for state in states}
+        by_rank = {state.rank: state for state in states}
         return [
-            replace(own[rank], ended=run.ended, mix_changes=run.mix_changes, quarantined=run.quarantined)
+            replace(by_rank[rank], ended=run.ended, mix_changes=run.mix_changes, quarantined=run.quarantined)
             for rank in range(ranks)
         ]
     if any(state.passes != run.passes for state in states):
@@ -397,6 +399,6 @@ def _split(run: RunState, ranks: int) -> list[RunState]:
     counted_on = run.ranks if run.counted_on is None else run.counted_on
     ranks_at = run.steps_on(ranks).ranks_at
     return [
-        replace(run, ranks=ranks, rank=rank, lane_states=own, counted_on=counted_on, ranks_at=ranks_at)
-        for rank, own in enumerate(lane_states)
+        replace(run, ranks=ranks, rank=rank, lane_states=of_rank, counted_on=counted_on, ranks_at=ranks_at)
+        for rank, of_rank in enumerate(lane_states)
     ]

@@ -224,11 +224,9 @@ class LoadedDatasets:
 
         Args:
             task_encoder: The hooks.
-            virtual_epoch_length: As in ``get_train_dataset``.
-            shuffle_buffer_size: As in ``get_train_dataset``.
-            even_ranks: As in ``get_train_dataset``.
             needs_sizes: Refuse units of blends whose sizes are not known.
-            **options: ``worker_config``, ``batch_size``, ``batch_drop_last``, ``packing_buffer_size`` and ``repeat``.
+            **options: ``worker_config``, ``batch_size``, ``batch_drop_last``, ``packing_buffer_size`` and ``repeat``;
+                these and the rest as in ``get_train_dataset``.
 
         Raises:
             ConfigError: An argument is out of range.
@@ -287,10 +285,8 @@ class LoadedDatasets:
 
         Args:
             task_encoder: The hooks.
-            limit: As in ``get_val_dataset``.
-            even_ranks: As in ``get_val_dataset``.
-            pad_ranks: As in ``get_val_dataset``.
-            **options: ``worker_config``, ``batch_size``, ``batch_drop_last`` and ``packing_buffer_size``.
+            **options: ``worker_config``, ``batch_size``, ``batch_drop_last`` and ``packing_buffer_size``; these and the
+                rest as in ``get_val_dataset``.
 
         Raises:
             ConfigError: An argument is out of range.

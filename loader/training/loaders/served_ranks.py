@@ -98,15 +98,10 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
     def restore_state_rank(
         self, state: dict[str, Any] | None, *, allow_mix_change: bool = False, allow_edited_state: bool = False
     ) -> None:
-        """Continue from the states of the served data ranks.
+        """Continue from the states of the served data ranks, as :meth:`DataLoader.restore_state_rank` does.
 
         Args:
             state: The result of :meth:`save_state_rank` of a loader that served these data ranks, or more.
-            allow_mix_change: As in :meth:`DataLoader.restore_state_rank`.
-            allow_edited_state: As in :meth:`DataLoader.restore_state_rank`.
-
-        Raises:
-            StateError: A data rank has no state here; or as in :meth:`DataLoader.restore_state_rank`.
         """
         if state is None:
             return
@@ -147,20 +142,17 @@ class ServingDataLoader(DataLoader[tuple[Any, ...]]):
         return broadcast_to_serving(state, self.worker_config, src_rank)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of the run, under the name that frameworks call: see :meth:`DataLoader.state_dict`."""
         if not is_distributed():
             return self.save_state_rank()
         return {ALL_RANKS: gather_served(self._plain_states(), self.worker_config, None)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from the state of a run: see :meth:`DataLoader.load_state_dict`."""
         if ALL_RANKS in state_dict:
             self.restore_state_global(state_dict[ALL_RANKS])
         else:
             self.restore_state_rank(state_dict)
 
     def replay(self, step: int) -> tuple[Any, ...]:
-        """Rebuild the micro-batches of a step, of each served data rank: see :meth:`DataLoader.replay`."""
         return tuple(replay_step(run, step) for run in self.run.runs)
 
 
@@ -249,7 +241,6 @@ class ServedRuns:
 
     @property
     def lanes(self) -> LaneBatches:
-        """The lanes of the first data rank; their number is the run's."""
         return self.runs[0].lanes
 
     @property
@@ -322,12 +313,10 @@ class ServedRuns:
             run.start()
 
     def close(self) -> None:
-        """End the workers; the position stays."""
         for run in self.runs:
             run.close()
 
     def end_iteration(self) -> None:
-        """End the live iteration, before a state is restored."""
         self.hold(None)
         self.iteration = None
         self._over = frozenset()

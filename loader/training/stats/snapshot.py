@@ -45,7 +45,6 @@ def with_all_served(stats: LoaderStats, served: Sequence[LoaderStats], config: W
     """Return statistics with the waits for all data ranks, which all processes that serve some must call.
 
     Args:
-        stats: The statistics.
         served: The statistics of each data rank that this process serves.
         config: The worker config of the run, with the group of these processes.
     """

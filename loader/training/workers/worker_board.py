@@ -107,7 +107,6 @@ class WorkerSlot:
         self._cells[_IDLE] = idle
 
     def is_traced(self) -> bool:
-        """Report whether each call of the worker is to be recorded."""
         return bool(self._cells[_TRACED])
 
     def note_made(self, messages: int) -> None:

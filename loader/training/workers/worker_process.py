@@ -150,7 +150,6 @@ class WorkerProcess:
         self.forget()
 
     def forget(self) -> None:
-        """Free what belongs to a process that has ended."""
         self.hang_up()
         if self.process.pid is not None:
             forget_segments([self.process.pid])
@@ -195,7 +194,6 @@ class Pipes:
 
     @property
     def has_stopped(self) -> bool:
-        """True if the loader was closed, or the rank has ended."""
         return bool(self._stop.value) or self._is_orphaned()
 
     def _is_orphaned(self) -> bool:

@@ -25,8 +25,7 @@ def compare_file(storage: Storage, shard: ShardEntry) -> tuple[FileInfo | None, 
     try:
         now = storage.stat(name)
     except StorageError as error:
-        missing = isinstance(error.__cause__, FileNotFoundError)
-        return None, [Finding(Shards.E101 if missing else Shards.E109, error.message, shard=name)]
+        return None, [Finding(Shards.E101 if error.is_missing else Shards.E109, error.message, shard=name)]
     if shard.has_changed(now):
         is_version = now.size_bytes == shard.size_bytes
         expected = f"version {shard.etag}" if is_version else f"{shard.size_bytes} bytes"

@@ -176,7 +176,7 @@ class Storage(Protocol):
     """A folder of files, local or remote. Names are relative to it, with ``/`` between folders.
 
     Every method raises :class:`loader.errors.StorageError` with the path and the cause if the files cannot be reached.
-    If a file is missing, :attr:`__cause__` is a ``FileNotFoundError``.
+    If a file is missing, the cause is a ``FileNotFoundError``, and ``is_missing`` is true.
     """
 
     url: str

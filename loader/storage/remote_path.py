@@ -76,7 +76,7 @@ def _of_file(url: str, ask: Callable[[RemoteStorage, str], T]) -> T:
     try:
         return ask(*_file(url))
     except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if error.is_missing:
             raise FileNotFoundError(errno.ENOENT, "this object does not exist", url) from error
         raise
 

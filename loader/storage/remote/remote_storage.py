@@ -235,7 +235,7 @@ class RemoteStorage:
             try:
                 self.stat(name)
             except StorageError as error:
-                if not isinstance(error.__cause__, FileNotFoundError):
+                if not error.is_missing:
                     raise
             else:
                 return True

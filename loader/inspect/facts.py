@@ -57,10 +57,7 @@ def _has_states(folder: str) -> bool:
 
 
 def path_facts(
-    ref: DatasetRef | str,
-    *,
-    workers: int = 1,
-    on_progress: Callable[[int, int], None] | None = None,
+    ref: DatasetRef | str, *, workers: int = 1, on_progress: Callable[[int, int], None] | None = None
 ) -> dict[str, Any]:
     """Return the facts about what a path names, as ``energon info --json`` prints them.
 

@@ -280,13 +280,13 @@ def _describe_pillow(image: Any) -> FieldView:
 
 
 def _describe_list(values: list[Any] | tuple[Any, ...]) -> FieldView:
-    views = [describe_value(str(number), value) for number, value in enumerate(values[:100])]
+    views = [describe_value(str(index), value) for index, value in enumerate(values[:100])]
     facts = f"{type(values).__name__} of {len(values):,}"
     pictures = tuple(picture for view in views for picture in view.pictures)[:_MAX_PICTURES]
     lines = [view.text if view.text is not None and "\n" not in view.text else view.facts for view in views]
     if len(values) > len(views):
         lines.append("…")
-    text = "\n".join(f"[{number}] {line[:500]}" for number, line in enumerate(lines))
+    text = "\n".join(f"[{index}] {line[:500]}" for index, line in enumerate(lines))
     return FieldView(facts=facts, text=text or None, pictures=pictures)
 
 

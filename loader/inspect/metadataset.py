@@ -45,13 +45,13 @@ class _Datasets:
     def fault(self, dataset: LeafPlan | JoinMember) -> str | None:
         """Return the fault of a dataset's path, or of the paths of its auxiliary stores; None without faults."""
         try:
-            found = self._paths.fault_of_dataset(dataset.ref)
+            first_fault = self._paths.fault_of_dataset(dataset.ref)
             for name, store in dataset.request.aux.items():
                 fault = self._paths.fault_of_aux(store)
-                found = found or (f"aux {name}: {fault}" if fault else None)
+                first_fault = first_fault or (f"aux {name}: {fault}" if fault else None)
         except EnergonError as error:
             return _one_line(error)
-        return found
+        return first_fault
 
     def count(self, leaf: LeafPlan) -> tuple[int | None, str | None]:
         """Return the number of samples of a leaf, and why it is unknown or the leaf cannot be loaded."""
@@ -204,12 +204,12 @@ def _schedule(node: PlanNode) -> dict[str, Any] | None:
 
 
 def _one_line(error: EnergonError, *, of_dataset: bool = True) -> str:
-    found = error.message.replace("\n", "; ")
+    text = error.message.replace("\n", "; ")
     if of_dataset and isinstance(error, ConfigError) and error.file:
-        found = f"{error.file}: {found}"
-    return f"{found}; {error.hint}" if error.hint else found
+        text = f"{error.file}: {text}"
+    return f"{text}; {error.hint}" if error.hint else text
 
 
 def _sum(numbers: Sequence[Any]) -> Any:
     """Return the sum of numbers; None if one is unknown."""
-    return None if any(number is None for number in numbers) else sum(numbers)
+    return None if any(count is None for count in numbers) else sum(numbers)

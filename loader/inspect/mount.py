@@ -71,10 +71,10 @@ class DatasetFiles:
             return None
         if not rest:
             return Entry(is_folder=True, mtime_ns=shard.mtime_ns if shard else 0)
-        found = self._find(shard, rest)
-        if found is None:
+        target = self._find(shard, rest)
+        if target is None:
             return None
-        sample, part = found
+        sample, part = target
         mtime_ns = self._folder.index.shard_of(sample).mtime_ns
         if part is None:
             return Entry(is_folder=True, mtime_ns=mtime_ns)
@@ -89,9 +89,9 @@ class DatasetFiles:
         elif not rest:
             yield from dict.fromkeys(self._sample_names(shard))
         else:
-            found = self._find(shard, rest)
-            if found is not None and found[1] is None:
-                yield from map(file_name, self._sizes(found[0]))
+            target = self._find(shard, rest)
+            if target is not None and target[1] is None:
+                yield from map(file_name, self._sizes(target[0]))
 
     def read(self, path: Sequence[str], offset: int, size: int) -> bytes:
         """Read bytes of a file, fewer at its end; raise a ``FileNotFoundError`` where there is none."""
@@ -130,8 +130,8 @@ class DatasetFiles:
 
     def _sample(self, shard: ShardEntry | None, key: str) -> int | None:
         index = self._folder.index
-        found = index.find(key if shard is None else f"{shard.name}/{key}")
-        for sample in reversed(found):
+        candidates = index.find(key if shard is None else f"{shard.name}/{key}")
+        for sample in reversed(candidates):
             is_same = index.key(sample) == key and (shard is None or index.shard_of(sample) is shard)
             is_in_part = any(sample in some for some in self._ranges)
             if is_same and is_in_part and not (self._is_restricted and is_excluded(self._folder, sample)):
@@ -165,11 +165,7 @@ class Entry(NamedTuple):
 
 
 def open_tree(
-    ref: DatasetRef | str,
-    layout: Layout,
-    *,
-    split_part: str | None = None,
-    on_progress: ProgressCallback | None = None,
+    ref: DatasetRef | str, layout: Layout, *, split_part: str | None = None, on_progress: ProgressCallback | None = None
 ) -> MountedTree:
     """Open a dataset or a metadataset as a tree of files.
 
@@ -284,10 +280,10 @@ def _of_node(node: PlanNode) -> _Tree:
         return node.leaf.request
     if node.leaf is not None and node.leaf.join is not None:
         members = node.leaf.join.members
-        return {f"{number}_{_last_name(member.path)}": member.request for number, member in enumerate(members)}
+        return {f"{index}_{_last_name(member.path)}": member.request for index, member in enumerate(members)}
     if node.kind == "metadataset" and len(node.children) == 1:
         return _of_node(node.children[0])
-    return {f"{number}_{_node_name(child)}": _of_node(child) for number, child in enumerate(node.children)}
+    return {f"{index}_{_node_name(child)}": _of_node(child) for index, child in enumerate(node.children)}
 
 
 def _node_name(node: PlanNode) -> str:
@@ -335,8 +331,7 @@ def _import_mfusepy() -> Any:
         import mfusepy
     except ImportError as error:
         raise ConfigError(
-            "energon mount needs mfusepy, which is not installed",
-            hint="run: pip install 'energon-toolkit[mount]'",
+            "energon mount needs mfusepy, which is not installed", hint="run: pip install 'energon-toolkit[mount]'"
         ) from error
     except OSError as error:  # it loads libfuse when it is imported
         raise ConfigError(

@@ -61,8 +61,8 @@ def _show_dataset(console: Console, facts: dict[str, Any], path: Text | None) ->
 
 
 def _show_parts(console: Console, parts: list[dict[str, Any]]) -> None:
-    largest = nlargest(_MAX_PARTS, range(len(parts)), key=lambda number: parts[number]["total_bytes"])
-    shown = [parts[number] for number in sorted(largest)]
+    largest = nlargest(_MAX_PARTS, range(len(parts)), key=lambda index: parts[index]["total_bytes"])
+    shown = [parts[index] for index in sorted(largest)]
     sizes = [map(format_bytes, (each["total_bytes"], each["median_bytes"])) for each in shown]
     rows = [(each["name"], format_percent(each["coverage"]), *of) for each, of in zip(shown, sizes, strict=True)]
     print_table(console, ("part", ">coverage", ">total", ">median"), rows)
@@ -85,12 +85,12 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(
             ("excluded", f"{plural(excluded['shards'], 'shard')}, {plural(excluded['samples'], 'single sample')}")
         )
-    for found in facts.get("filters") or ():
-        kept = found["fault"] or f"keeps {plural(found['samples'], 'sample')}"
-        lines.append(("filter", escape_controls(f"{found['name']}: {kept}")))
-    for found in facts.get("sample_columns") or ():
-        unit = f" in {found['unit']}" if found["unit"] else ""
-        lines.append(("column", escape_controls(f"{found['name']}: {found['fault'] or found['of'] + unit}")))
+    for entry in facts.get("filters") or ():
+        kept = entry["fault"] or f"keeps {plural(entry['samples'], 'sample')}"
+        lines.append(("filter", escape_controls(f"{entry['name']}: {kept}")))
+    for entry in facts.get("sample_columns") or ():
+        unit = f" in {entry['unit']}" if entry["unit"] else ""
+        lines.append(("column", escape_controls(f"{entry['name']}: {entry['fault'] or entry['of'] + unit}")))
     lines += _record_lines(facts)
     lines += _media_lines(facts.get("media_metadata"))
     # The state of the index.
@@ -243,8 +243,8 @@ def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") ->
     ]
     if node["join"] is not None:
         children = [{**_MEMBER, **member} for member in node["join"]["members"]]
-    for number, child in enumerate(children, start=1):
-        is_last = number == len(children)
+    for index, child in enumerate(children, start=1):
+        is_last = index == len(children)
         yield from _rows(child, folder, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
 
 

@@ -72,8 +72,8 @@ class SampleLint:
             if isinstance(index, RecordIndex):
                 file = index.file(index.number_of(shard.name))
                 with file.open() as opened:
-                    for number in numbers:
-                        yield from self._of_record(checks, file, opened, number - shard.first_sample)
+                    for sample in numbers:
+                        yield from self._of_record(checks, file, opened, sample - shard.first_sample)
             else:
                 yield from self._of_shard(checks, dataset, shard, numbers)
 
@@ -115,13 +115,13 @@ class SampleLint:
                 read = ReadSample(shard=shard.name, key=key, parts=parts)
                 yield from self._of_sample(checks, read, self.check, locations)
 
-    def _of_record(self, checks: _Checks, file: RecordFile, opened: ReadableFile, number: int) -> Iterator[Finding]:
-        key = str(number)
+    def _of_record(self, checks: _Checks, file: RecordFile, opened: ReadableFile, index: int) -> Iterator[Finding]:
+        key = str(index)
         try:
-            parts = read_record(file, opened, number, max_json_bytes=self._max_json_bytes)
+            parts = read_record(file, opened, index, max_json_bytes=self._max_json_bytes)
             is_large = any(isinstance(data, LargePart) for data in parts.values())
             if self.with_lines and file.decodes and not is_large:
-                (offset,), _ = file.spans(np.array([number]))
+                (offset,), _ = file.spans(np.array([index]))
                 for line in LineBlock(b"".join(parts.values()), int(offset), 0, file.name).examine():
                     if line.fault is not None:
                         rule, expected = fault_of_line(line)

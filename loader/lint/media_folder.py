@@ -39,11 +39,11 @@ def lint_media_folder(plan: LintPlan, *, on_progress: OnProgress | None = None) 
         def faults(entry: tuple[str, MediaMetadata]) -> list[Finding]:
             return list(_faults(storage, *entry, check, now_filter))
 
-        for done, number, findings in lint.results(faults, known):
+        for done, index, findings in lint.results(faults, known):
             lint.add(*findings)
             lint.samples = done
             is_decoded = check is not None and lint.media_note is None
-            lint.decoded_media += is_decoded and media_type_of_name(known[number][0]) == "av"
+            lint.decoded_media += is_decoded and media_type_of_name(known[index][0]) == "av"
             lint.progress(done, len(known), "files")
     except (ConfigError, FormatError) as error:
         lint.add(Finding(MediaFolders.E601, error.message))

@@ -73,14 +73,14 @@ def check_split(dataset: Dataset) -> Iterator[Finding]:
     yield from _unused_shards(dataset, split, parts_of)
 
 
-def _do_parts_overlap(dataset: Dataset, split: SplitConfig, one: str, other: str) -> bool:
+def _do_parts_overlap(dataset: Dataset, split: SplitConfig, part: str, other: str) -> bool:
     ranges, filters = split.sample_ranges, split.sample_filters
-    if one in filters and other in filters:
+    if part in filters and other in filters:
         try:
-            return len(open_filter(dataset, filters[one]).intersect(open_filter(dataset, filters[other]))) > 0
+            return len(open_filter(dataset, filters[part]).intersect(open_filter(dataset, filters[other]))) > 0
         except EnergonError:
             return False  # reported with the filter
-    return do_overlap([ranges[one]] if one in ranges else [], [ranges[other]] if other in ranges else [])
+    return do_overlap([ranges[part]] if part in ranges else [], [ranges[other]] if other in ranges else [])
 
 
 def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
@@ -223,7 +223,7 @@ def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
         yield Finding(DatasetFiles.E006, f"index.sqlite cannot be read ({error}): {_REBUILD}")
         return
     shards = len(dataset.shard_counts)
-    unknown = [number for number in numbers if number not in range(shards)]
+    unknown = [shard_index for shard_index in numbers if shard_index not in range(shards)]
     if unknown:
         message = (
             f"index.sqlite holds samples of shard number {unknown[-1]}, and .info.json has {shards} shards: {_REBUILD}"
@@ -233,8 +233,8 @@ def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
 
 def _check_sqlite_rows(scan: ScannedShard) -> Iterator[Finding]:
     """Compare the rows of one shard in ``index.sqlite`` with its headers; report the first that differs."""
-    number, shard, scanned = scan.sqlite_number, scan.name, scan.headers
-    if number is None or scanned.scattered:
+    shard_index, shard, scanned = scan.sqlite_number, scan.name, scan.headers
+    if shard_index is None or scanned.scattered:
         return  # index.sqlite cannot express scattered samples
     offsets, names = scanned.sample_offsets, scanned.part_names
     columns = (scanned.keys(), range(len(scanned)), offsets[:-1].tolist(), np.diff(offsets).tolist())
@@ -244,9 +244,9 @@ def _check_sqlite_rows(scan: ScannedShard) -> Iterator[Finding]:
     parts = zip(sample_of, part_names, scanned.part_offset.tolist(), scanned.part_size.tolist(), strict=True)
     try:
         with closing(open_sqlite(scan.storage.local_path(INDEX_SQLITE))) as database:
-            yield from _compare(scan, _SAMPLES, database.execute(_SAMPLES, (number,)), samples)
+            yield from _compare(scan, _SAMPLES, database.execute(_SAMPLES, (shard_index,)), samples)
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'sample_parts'").fetchone():
-                yield from _compare(scan, _PARTS, database.execute(_PARTS, (number,)), parts)
+                yield from _compare(scan, _PARTS, database.execute(_PARTS, (shard_index,)), parts)
     except sqlite3.Error as error:
         yield Finding(DatasetFiles.E006, f"index.sqlite cannot be read ({error}): {_REBUILD}", shard=shard)
 
@@ -265,14 +265,14 @@ def _compare(
 ) -> Iterator[Finding]:
     """Compare the rows of a table, of samples or of parts, with the headers; report the first that differs."""
     noun = "part" if table == _PARTS else "sample"
-    for number, (right, row) in enumerate(zip_longest(expected, rows)):
+    for index, (right, row) in enumerate(zip_longest(expected, rows)):
         if row == right:
             continue
         if right is None:
-            message = f"index.sqlite has more {noun}s than the shard's {number}: {_REBUILD}"
+            message = f"index.sqlite has more {noun}s than the shard's {index}: {_REBUILD}"
             yield Finding(DatasetFiles.E006, message, shard=scan.name)
         else:
-            sample, part = (right[0], right[1]) if table == _PARTS else (number, None)
+            sample, part = (right[0], right[1]) if table == _PARTS else (index, None)
             message = f"index.sqlite has {row}, the shard has {noun} {right}: {_REBUILD}"
             key = scan.headers.keys()[sample]
             yield Finding(DatasetFiles.E006, message, shard=scan.name, key=key, part=part, offset=right[2])

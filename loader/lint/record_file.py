@@ -295,7 +295,7 @@ def _check_rows(lint: RunningLint, storage: Storage, name: str, *, every_sample:
         return
     lint.samples = len(file)
     # Groups that do not fit in the cache.
-    large = [number for number, size_bytes in enumerate(file.group_bytes) if size_bytes > CACHED_BYTES]
+    large = [group for group, size_bytes in enumerate(file.group_bytes) if size_bytes > CACHED_BYTES]
     if large:
         message = (
             f"row group {large[0]} has {file.group_bytes[large[0]]:,} bytes, the cache {CACHED_BYTES:,}; "
@@ -307,9 +307,9 @@ def _check_rows(lint: RunningLint, storage: Storage, name: str, *, every_sample:
     # Groups that do not decode.
     done, total = 0, max(1, sum(file.group_bytes))
     with RowGroups(storage, name) as groups:
-        for number, size_bytes in enumerate(file.group_bytes):
+        for group, size_bytes in enumerate(file.group_bytes):
             try:
-                groups.decode(number)
+                groups.decode(group)
             except FormatError as error:
                 add(ColumnFiles.E414, _in_one_line(error))
             if not lint.complete:

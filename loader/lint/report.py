@@ -179,8 +179,8 @@ def group_findings(findings: Iterable[Finding]) -> list[FindingGroup]:
     [('s.tar/7', 's.tar/9')]
     """
     groups: dict[object, list[Finding]] = {}
-    for number, finding in enumerate(findings):
-        cause = number if finding.shard is None else _cause(finding)
+    for index, finding in enumerate(findings):
+        cause = index if finding.shard is None else _cause(finding)
         groups.setdefault(cause, []).append(finding)
     return [FindingGroup(findings=tuple(group)) for group in groups.values()]
 

@@ -130,7 +130,7 @@ class _DatasetLint(RunningLint):
 
     def check(self, dataset: Dataset) -> None:
         """Check the metadata, then the headers of all shards, then the samples of shards with correct headers."""
-        self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
+        self._numbers = {shard: index for index, shard in enumerate(dataset.shard_counts)}
         with suppress(EnergonError):  # the check of its shards reports a damaged column
             self.part_sets = dataset.index.part_sets()
         shards = _shards_to_check(dataset, self._plan.split_parts)
@@ -172,7 +172,7 @@ class _DatasetLint(RunningLint):
 
     def check_tars(self, tars: TarFolder) -> None:
         """Check the headers of all shards, then the samples of whole shards."""
-        self._numbers = {shard.name: number for number, shard in enumerate(tars.shards)}
+        self._numbers = {shard.name: shard_index for shard_index, shard in enumerate(tars.shards)}
         self.shards = len(tars.shards)
         if not tars.is_file:
             self.add(unreadable_dataset(tars.not_prepared))
@@ -182,16 +182,16 @@ class _DatasetLint(RunningLint):
         check = self._plan.sample_check()
         summaries: dict[int, ShardSummary] = {}
         headers = partial(check_unprepared_shard, tars.storage, read_bytes=self._plan.level == "bytes")
-        for done, number, (summary, findings) in self.results(headers, tars.shards):
+        for done, shard_index, (summary, findings) in self.results(headers, tars.shards):
             self.add(*findings)
             if summary is not None:
-                summaries[number] = summary
+                summaries[shard_index] = summary
             if check is None:
                 self.progress(done, len(tars.shards), "shards")
         if not self.complete:
             return
         # Check these shards as a dataset, and decode their samples.
-        index = join_summaries(tars, [summaries[number] for number in sorted(summaries)])
+        index = join_summaries(tars, [summaries[shard_index] for shard_index in sorted(summaries)])
         self.samples, self.part_sets = len(index), index.part_sets()
         self.media_note = media_note(index.part_names, self._plan.level, check)
         _check_rules(self, UnpreparedDataset(tars, index, complete=True))
@@ -210,11 +210,11 @@ class _DatasetLint(RunningLint):
         self.samples = sum(shard.samples for shard in shards)
         done = 0
         decode = OnDataset(open_dataset, partial(decode_samples, lint=SampleLint(check, required)))
-        for _, number, (findings, pictures, decoded_media) in self.results(decode, tasks):
+        for _, task_index, (findings, pictures, decoded_media) in self.results(decode, tasks):
             self.add(*findings)
             self.pictures += pictures
             self.decoded_media += decoded_media
-            done += len(tasks[number].samples)
+            done += len(tasks[task_index].samples)
             self.progress(done, self.samples, "samples")
 
     def _sample_check(self, dataset: Dataset, config: DatasetConfig | None) -> SampleCheck | None:
@@ -303,12 +303,12 @@ class DecodeTasks(Sequence[LintTask]):
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
 
-    def __getitem__(self, number: Any, /) -> Any:  # an integer: workers take one task after another
-        if not 0 <= number < len(self):
-            raise IndexError(f"expected a task in [0, {len(self)}), found {number}")
-        shard_number = bisect_right(self._ends, number)
+    def __getitem__(self, index: Any, /) -> Any:  # an integer: workers take one task after another
+        if not 0 <= index < len(self):
+            raise IndexError(f"expected a task in [0, {len(self)}), found {index}")
+        shard_number = bisect_right(self._ends, index)
         shard = self._shards[shard_number]
-        start = (number - (self._ends[shard_number - 1] if shard_number else 0)) * _SAMPLES_AT_ONCE
+        start = (index - (self._ends[shard_number - 1] if shard_number else 0)) * _SAMPLES_AT_ONCE
         stop = min(start + _SAMPLES_AT_ONCE, shard.samples)
         return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))
 

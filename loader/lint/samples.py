@@ -56,7 +56,7 @@ def _check_parts(scan: ScannedShard) -> Iterator[Finding]:
 
     # Find samples without a part that their type needs.
     for field, alternatives in required_parts(scan.config).items():
-        names = [number for number, name in enumerate(scanned.part_names) if name in alternatives]
+        names = [name_index for name_index, name in enumerate(scanned.part_names) if name in alternatives]
         has = np.zeros(len(scanned), np.bool_)
         has[sample_of[np.isin(scanned.part_name, names)]] = True
         for sample in np.flatnonzero(~has).tolist():
@@ -76,9 +76,9 @@ def _scattered(scanned: ShardIndex, sample_of: npt.NDArray[np.int64]) -> list[in
     """Return the samples that have other parts between theirs; ``sample_of`` maps p parts to samples, shape (p,)."""
     if not scanned.scattered:
         return []
-    place = np.empty(len(sample_of), np.int64)
-    place[np.argsort(scanned.part_offset)] = np.arange(len(sample_of))
-    gaps = (np.diff(sample_of) == 0) & (np.diff(place) != 1)
+    rank = np.empty(len(sample_of), np.int64)
+    rank[np.argsort(scanned.part_offset)] = np.arange(len(sample_of))
+    gaps = (np.diff(sample_of) == 0) & (np.diff(rank) != 1)
     return [int(sample) for sample in np.unique(sample_of[1:][gaps])]
 
 

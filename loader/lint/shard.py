@@ -29,8 +29,8 @@ def compare_file(storage: Storage, shard: ShardEntry) -> tuple[FileInfo | None, 
     if shard.has_changed(now):
         is_version = now.size_bytes == shard.size_bytes
         expected = f"version {shard.etag}" if is_version else f"{shard.size_bytes} bytes"
-        found = now.etag if is_version else now.size_bytes
-        message = f"expected {expected}, as indexed, found {found}: run energon prepare again"
+        actual = now.etag if is_version else now.size_bytes
+        message = f"expected {expected}, as indexed, found {actual}: run energon prepare again"
         return now, [Finding(Shards.E102, message, shard=name)]
     if shard.was_touched(now):
         return now, [Finding(Shards.W103, "the shard was changed or copied since it was indexed", shard=name)]
@@ -116,9 +116,9 @@ def _in_key_table(
         is_before = index.key_sample[middle] < samples[open_rows]
         low[open_rows[is_before]] = middle[is_before] + 1
         high[open_rows[~is_before]] = middle[~is_before]
-    found = low < ends
-    found[found] = index.key_sample[low[found]] == samples[found]
-    return found
+    is_known = low < ends
+    is_known[is_known] = index.key_sample[low[is_known]] == samples[is_known]
+    return is_known
 
 
 def _check_members(scan: ScannedShard) -> Iterator[Finding]:
@@ -138,9 +138,9 @@ def _check_end(scan: ScannedShard) -> Iterator[Finding]:
         for offset in range(int(scan.headers.sample_offsets[-1]), file.size_bytes, _CHUNK):
             data = file.read_at(offset, _CHUNK)
             if data.strip(b"\0"):
-                found = offset + len(data) - len(data.lstrip(b"\0"))
+                start = offset + len(data) - len(data.lstrip(b"\0"))
                 message = "no tool reads these bytes; two tar files joined by cat look like this"
-                yield Finding(Shards.W107, message, shard=scan.name, offset=found)
+                yield Finding(Shards.W107, message, shard=scan.name, offset=start)
                 break
 
 

@@ -94,14 +94,14 @@ def _prepare_worker(pool: Connection) -> None:
 def read_part(address: PartAddress) -> bytes:
     """Read a part in a worker process; raise a ``KeyError`` for an unknown one."""
     dataset = open_dataset(address.dataset)
-    place = dataset.part_place(address.number, address.part)
-    if place.size_bytes > MAX_PART_BYTES:
+    location = dataset.part_place(address.number, address.part)
+    if location.size_bytes > MAX_PART_BYTES:
         raise FormatError(
-            f"the part has {place.size_bytes:,} bytes; at most {MAX_PART_BYTES:,} are read",
+            f"the part has {location.size_bytes:,} bytes; at most {MAX_PART_BYTES:,} are read",
             shard=dataset.folder.storage.path(dataset.folder.index.shard_of(address.number).name),
             hint="save it, or print it with energon get",
         )
-    return dataset.read(address.number, place)
+    return dataset.read(address.number, location)
 
 
 @lru_cache(maxsize=8)
@@ -155,7 +155,7 @@ class ThumbnailPool:
         while len(self._workers) < self._max_workers:
             self._workers.append(_Worker(self._workers.remove))
 
-    async def thumbnail(self, name: str, place: PartAddress, longest: int) -> bytes:
+    async def thumbnail(self, name: str, part: PartAddress, longest: int) -> bytes:
         """Return a thumbnail, from the cache if it is there; else a worker reads the picture and decodes it.
 
         Args:
@@ -168,14 +168,14 @@ class ThumbnailPool:
         if known is not None:
             self._cache.move_to_end(name)
             return known
-        made = await self._make((place, longest))
+        made = await self._make((part, longest))
         self._keep(name, made)
         return made
 
     async def _make(self, task: _Task) -> bytes:
         while True:
             self.start()
-            worker = min(self._workers, key=lambda one: len(one.running))
+            worker = min(self._workers, key=lambda worker: len(worker.running))
             try:
                 return await worker.make(task)
             except _NotBegunError:

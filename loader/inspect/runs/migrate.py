@@ -14,15 +14,7 @@ from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...training.datasets.chain import UnknownSize
-from ...training.states import (
-    ENDLESS,
-    Redistributed,
-    RunState,
-    StateFile,
-    continue_mix,
-    merge_states,
-    rewrite_files,
-)
+from ...training.states import ENDLESS, Redistributed, RunState, StateFile, continue_mix, merge_states, rewrite_files
 from ...training.states.mixes.change import check_units
 from .planned_run import PlannedRun, request_of
 
@@ -120,8 +112,8 @@ def migrated_chain(saved: Any, planned: PlannedRun) -> SavableDataset[Any]:
     """
     stages = _stages_of(saved)
     if planned.request.task_encoder is not None:
-        own = _stages_of(planned.chain.identity())
-        above = stages[: len(stages) - len(own)]
+        encoder_stages = _stages_of(planned.chain.identity())
+        above = stages[: len(stages) - len(encoder_stages)]
         return _lifted(planned.chain, list(reversed(above)), packs=_packs(stages))
     saved_levels, from_reader, packs = dict(_levels(saved)), [*reversed(stages)], _packs(stages)
 
@@ -171,12 +163,12 @@ def _packs(stages: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
 
 def _stages_of(identity: Any) -> list[tuple[str, Mapping[str, Any]]]:
     """Return the stages of a chain without its blends and readers, the outermost first; of inputs, the first."""
-    found = []
+    stages = []
     while identity[0] != "read":
         if identity[0] != "blend":
-            found.append((identity[0], identity[1]))
+            stages.append((identity[0], identity[1]))
         identity = identity[2]
-    return found
+    return stages
 
 
 def _levels(identity: Any) -> Iterator[tuple[str, int]]:

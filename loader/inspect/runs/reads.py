@@ -65,13 +65,13 @@ def files_of(source: Source) -> list[tuple[str, int]]:
     Of a join, all shards of its members.
     """
     if source.is_join:
-        return [(one.request.path, number) for one in source.members for number in range(len(one.shard_names))]
+        return [(member.request.path, shard) for member in source.members for shard in range(len(member.shard_names))]
     if not isinstance(source, DatasetSource):
         return []
     first = source.ranges[1]  # of each shard
     if source.filter is not None:
         first = source.filter.numbers(first)
-    return [(source.request.path, number) for number in _shards_at(source, first).tolist()]
+    return [(source.request.path, shard) for shard in _shards_at(source, first).tolist()]
 
 
 def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:
@@ -101,9 +101,9 @@ def measure_shuffling(run: PlannedRun) -> tuple[dict[str, float], float]:
             step, same = np.diff(index[rows][order]), np.diff(shard[rows][order]) == 0
             reads += 1 + int((~same | (step != 1)).sum())
         order = np.argsort(source, kind="stable")
-        own = (sample / sizes[source])[order]
+        relative = (sample / sizes[source])[order]
         same = (np.diff(source[order]) == 0) & (sizes[source[order]][1:] > 1)
-        distance += float(np.abs(np.diff(own))[same].sum())
+        distance += float(np.abs(np.diff(relative))[same].sum())
         neighbours += int(same.sum())
     shuffling = {
         "shard_share": float(np.mean(shares)),
@@ -138,15 +138,15 @@ def _shard_numbers(run: PlannedRun, source: IntArray, index: IntArray) -> IntArr
     """Return a number for each sample that is equal for samples of one shard."""
     shard = np.zeros(len(source), np.int64)
     order = np.argsort(source, kind="stable")
-    for own in np.split(order, np.flatnonzero(np.diff(source[order])) + 1):
-        found = run.sources[int(source[own[0]])]
-        if isinstance(found, DatasetSource):
-            shard[own] = _shards_at(found, index[own])
+    for rows in np.split(order, np.flatnonzero(np.diff(source[order])) + 1):
+        dataset = run.sources[int(source[rows[0]])]
+        if isinstance(dataset, DatasetSource):
+            shard[rows] = _shards_at(dataset, index[rows])
     return source * (1 << 32) + shard
 
 
 def _shards_at(source: DatasetSource, index: IntArray) -> IntArray:
     """Return the numbers of the shards of samples, by their numbers in the index."""
     firsts = np.array([entry.first_sample for entry in source.folder.index.shards])
-    found: IntArray = np.searchsorted(firsts, index, side="right") - 1
-    return found
+    shards: IntArray = np.searchsorted(firsts, index, side="right") - 1
+    return shards

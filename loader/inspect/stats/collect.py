@@ -153,7 +153,7 @@ def _dotted(names: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _named(parts: Sequence[Broken], count: int) -> dict[str, Any]:
-    first = [{"sample": one.sample, "part": one.part, "reason": one.reason} for one in parts]
+    first = [{"sample": broken.sample, "part": broken.part, "reason": broken.reason} for broken in parts]
     return {"count": count, "first": first}
 
 
@@ -179,7 +179,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     kept: dict[str, tuple[list[int], list[Value]]] = {}
     hashes = np.empty(len(chosen), np.uint64) if request.dedupe is not None else None
     report.hashed_parts = _hashed_parts(folder, request)
-    meant = dict.fromkeys(one for name in request.write for one in _meant(folder, name, path))
+    meant = dict.fromkeys(value for name in request.write for value in _meant(folder, name, path))
     task = ScanTask(
         ref=request.ref,
         samples=chosen,
@@ -192,10 +192,10 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     tasks = list(task.of_shards(folder))
     starts = np.cumsum([0, *(len(task.samples) for task in tasks)])
     # Read the samples, and add their values.
-    for number, result in run_in_workers(scan_samples, tasks, workers=request.workers):
+    for task_index, result in run_in_workers(scan_samples, tasks, workers=request.workers):
         report.add(result)
         if hashes is not None:
-            hashes[starts[number] : starts[number + 1]] = result.hashes
+            hashes[starts[task_index] : starts[task_index + 1]] = result.hashes
         for name, (samples, values) in result.kept.items():
             all_samples, all_values = kept.setdefault(name, ([], []))
             all_samples += samples
@@ -205,7 +205,7 @@ def collect_stats(request: StatsRequest, on_progress: Callable[[int, int], None]
     # Compare samples of one hash, and write columns.
     if hashes is not None:
         report.duplicate_numbers = duplicate_groups(folder, chosen, hashes, report.hashed_parts)
-        report.duplicates = [[folder.index.full_key(one) for one in group] for group in report.duplicate_numbers]
+        report.duplicates = [[folder.index.full_key(sample) for sample in group] for group in report.duplicate_numbers]
     for name in request.write:
         _write(folder, name, kept, report)
     return report
@@ -245,7 +245,7 @@ def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
 
 def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Value]]], report: StatsReport) -> None:
     # Find the value that is meant.
-    existing = [one for one in _meant(folder, name, report.path) if kept.get(str(one), ((), ()))[0]]
+    existing = [candidate for candidate in _meant(folder, name, report.path) if kept.get(str(candidate), ((), ()))[0]]
     value = only_value(name, existing, at=report.path, known=sorted({*report.numbers, *report.texts}))
     samples, values = np.array(kept[str(value)][0]), kept[str(value)][1]
     column = _free_name(folder, name, value)
@@ -276,10 +276,10 @@ def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Val
 def _free_name(folder: Dataset, name: str, value: ValueName) -> str:
     """Return the name of a value's column: the one it has, or one that no other value has."""
     start = name if name.isidentifier() and name.isascii() else column_of(folder.storage, value) or value.identifier
-    known, number, free = folder.documents.column_names(), 1, start
+    known, suffix, free = folder.documents.column_names(), 1, start
     while free in known and value_of_column(folder.storage, free) not in (str(value), value.dotted):
-        number += 1
-        free = f"{start}_{number}"
+        suffix += 1
+        free = f"{start}_{suffix}"
     return free
 
 

@@ -28,16 +28,7 @@ from ...format.dataset_ref import DatasetRef
 from ...format.documents.value_name import ValueName
 from ...format.worker_pool import run_in_workers
 from ...storage import AscendingFile, ReadableFile
-from .values import (
-    PartValues,
-    SampleValues,
-    Tokenizer,
-    Value,
-    ValueRequest,
-    content_values,
-    part_values,
-    size_name,
-)
+from .values import PartValues, SampleValues, Tokenizer, Value, ValueRequest, content_values, part_values, size_name
 
 _log = get_logger(__name__)
 _SAMPLES_AT_ONCE = 2000  # of a task: progress is shown after each
@@ -143,13 +134,13 @@ def scan_samples(task: ScanTask) -> ScanResult:
         reader.close()
     # Count NaN and infinities as texts.
     for name, some in numbers.items():
-        found = as_array(some)
-        others = np.flatnonzero(~np.isfinite(found)).tolist()
+        floats = as_array(some)
+        others = np.flatnonzero(~np.isfinite(floats)).tolist()
         if others:
-            texts[name].update(str(some[place]) for place in others)
-            found = np.delete(found, others)
-        if len(found):
-            result.numbers[name] = found
+            texts[name].update(str(some[position]) for position in others)
+            floats = np.delete(floats, others)
+        if len(floats):
+            result.numbers[name] = floats
     result.texts = dict(texts)
     result.kept = kept
     result.hashes = np.array(hashes, np.uint64)
@@ -161,7 +152,7 @@ def as_array(numbers: Sequence[Any]) -> npt.NDArray[np.float64]:
     try:
         return np.array(numbers, np.float64)
     except OverflowError:  # JSON has integers of any size
-        floats = [one if abs(one) < _HUGE else math.inf if one > 0 else -math.inf for one in numbers]
+        floats = [integer if abs(integer) < _HUGE else math.inf if integer > 0 else -math.inf for integer in numbers]
         return np.array(floats, np.float64)
 
 
@@ -180,7 +171,7 @@ class _Reader:
             of_parts.setdefault(name.part, []).append(name)
         self._request = ValueRequest(shows_all=not task.kept_only, kept=of_parts, tokenizer=tokenizer)
         if not folder.traits.are_records and len(task.samples):
-            first, last = (tar_index(folder).parts(int(task.samples[place])) for place in (0, -1))
+            first, last = (tar_index(folder).parts(int(task.samples[position])) for position in (0, -1))
             shard = folder.index.shard_of(int(task.samples[0]))
             self._file = folder.open_shard(shard)
             if folder.storage.checks_versions and first and last:  # each read would be a request
@@ -293,8 +284,8 @@ def open_tokenizer(name: str, *, trust_code: bool) -> Tokenizer:
         raise ConfigError(f"there is no tokenizer {name}: {error}", hint="check the module's name") from error
 
     def count(text: str) -> int:
-        found = function(text)
-        return found if isinstance(found, int) else len(found)
+        tokens = function(text)
+        return tokens if isinstance(tokens, int) else len(tokens)
 
     return count
 
@@ -392,21 +383,17 @@ def compute_values(
 
 def _task(folder: Dataset, names: Sequence[ValueName], samples: IntArray) -> ScanTask:
     return ScanTask(
-        ref=folder.ref,
-        samples=samples,
-        kept=tuple(names),
-        kept_only=True,
-        max_json_bytes=CHECKED_JSON_BYTES,
+        ref=folder.ref, samples=samples, kept=tuple(names), kept_only=True, max_json_bytes=CHECKED_JSON_BYTES
     )
 
 
 def _as_values(values: dict[int, Value], samples: IntArray) -> Values:
     """Return the values of all samples; where some are texts, all are."""
     numbers = samples.tolist()
-    known = np.array([number in values for number in numbers], np.bool_)
+    known = np.array([sample in values for sample in numbers], np.bool_)
     if any(isinstance(value, str) for value in values.values()):
         texts = sorted({str(value) for value in values.values()})
         codes = {text: code for code, text in enumerate(texts)}
-        positions = [codes[str(values[number])] if number in values else -1 for number in numbers]
+        positions = [codes[str(values[sample])] if sample in values else -1 for sample in numbers]
         return Values(np.array(positions, np.int64), known, tuple(texts))
-    return Values(as_array([values.get(number, 0) for number in numbers]), known)
+    return Values(as_array([values.get(sample, 0) for sample in numbers]), known)

@@ -93,24 +93,24 @@ def part_values(
     shown = size_name(name).removesuffix(".bytes")
     region = FileRegion(file, part.offset, part.size_bytes)
     try:
-        found = extract_media(region, f"key.{name}", _BY_NAME)
+        metadata = extract_media(region, f"key.{name}", _BY_NAME)
     except BrokenMedia as error:
         raise ValueError(str(error)) from error
     values: SampleValues = []
-    if isinstance(found, ImageMetadata):
-        values = _of_image(shown, found) + _of_traits(shown, region)
-    elif isinstance(found, AVMetadata):
-        values = _of_av(shown, found)
+    if isinstance(metadata, ImageMetadata):
+        values = _of_image(shown, metadata) + _of_traits(shown, region)
+    elif isinstance(metadata, AVMetadata):
+        values = _of_av(shown, metadata)
     return values, values
 
 
-def _of_image(name: str, found: ImageMetadata) -> SampleValues:
+def _of_image(name: str, metadata: ImageMetadata) -> SampleValues:
     return [
-        (f"{name}.width", found.width),
-        (f"{name}.height", found.height),
-        (f"{name}.aspect", found.width / found.height if found.height else 0.0),
-        (f"{name}.mode", found.mode),
-        (f"{name}.format", found.format),
+        (f"{name}.width", metadata.width),
+        (f"{name}.height", metadata.height),
+        (f"{name}.aspect", metadata.width / metadata.height if metadata.height else 0.0),
+        (f"{name}.mode", metadata.mode),
+        (f"{name}.format", metadata.format),
     ]
 
 
@@ -130,12 +130,12 @@ def _of_traits(name: str, region: FileRegion) -> SampleValues:
     ]
 
 
-def _of_av(name: str, found: AVMetadata) -> SampleValues:
+def _of_av(name: str, metadata: AVMetadata) -> SampleValues:
     values: SampleValues = []
-    durations = [one for one in (found.video_duration, found.audio_duration) if one is not None]
+    durations = [duration for duration in (metadata.video_duration, metadata.audio_duration) if duration is not None]
     if durations:
         values.append((f"{name}.duration", max(durations)))
-    for key, value in asdict(found).items():
+    for key, value in asdict(metadata).items():
         if value is not None and not key.endswith("_duration"):
             values.append((f"{name}.{key.removeprefix('video_')}", value))
     return values

@@ -81,6 +81,7 @@ def parse_bytes(text: str, source: str) -> int:
     return int(float(match[1]) * _UNITS[match[2]])
 
 
+# Programs for backups leave out folders with a file of this content.
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# This folder is a cache: see https://bford.info/cachedir/\n"
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -114,8 +115,8 @@ class PrivateFolder:
         raise OSError(errno.EPERM, "it is no plain file of this user", name)
 
     def names(self) -> Iterator[str]:
-        with os.scandir(self.fd) as found:
-            for entry in found:
+        with os.scandir(self.fd) as entries:
+            for entry in entries:
                 if self._is_own_name(entry.name) and entry.is_file(follow_symlinks=False):
                     yield entry.name
 
@@ -143,6 +144,7 @@ class PrivateFolder:
 
 def open_own_folder(folder: str, name: str, *, hint: str, on_network: bool) -> int:
     """Open a folder of this user alone; create it, and the folders above it, if they are missing."""
+    # Create it for this user only; one that exists is checked below, after it is open.
     path = os.path.join(folder, name)
     os.makedirs(folder, exist_ok=True)
     with suppress(FileExistsError):
@@ -150,6 +152,7 @@ def open_own_folder(folder: str, name: str, *, hint: str, on_network: bool) -> i
     try:
         fd = os.open(path, _FLAGS)
     except OSError as error:
+        # A link would let another user choose where the cache writes.
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise ConfigError("expected a folder for the cache, found a link or a file", at=path, hint=hint) from error
         if error.errno in (errno.EACCES, errno.EPERM) and os.stat(path).st_uid != os.getuid():
@@ -274,12 +277,14 @@ class NewFile:
             raise
 
     def _open(self) -> int:
+        # A file without a name needs no removal after a kill.
         if hasattr(os, "O_TMPFILE"):
             try:
                 return os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=self._folder.fd)
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
                     raise
+        # Elsewhere a name marks it as unfinished, and shows later processes what to remove.
         self._partial = f"{self._name}-{os.urandom(6).hex()}{PARTIAL}"
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(self._partial, flags, 0o600, dir_fd=self._folder.fd)

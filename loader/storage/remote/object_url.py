@@ -134,5 +134,5 @@ def secret_fault(url: str) -> str | None:
     return None  # abfss://container@account
 
 
-def _invalid(url: str, found: str, hint: str | None = None) -> ConfigError:
-    return ConfigError(f"{_CANNOT}{found}", at=redact_urls(url), hint=hint)
+def _invalid(url: str, fault: str, hint: str | None = None) -> ConfigError:
+    return ConfigError(f"{_CANNOT}{fault}", at=redact_urls(url), hint=hint)

@@ -177,12 +177,7 @@ class Retries:
     has_answered: Callable[[], bool] | None = None
 
     def run(
-        self,
-        attempt: Callable[[], _R],
-        *,
-        action: str,
-        url: str,
-        is_wanted: Callable[[], bool] | None = None,
+        self, attempt: Callable[[], _R], *, action: str, url: str, is_wanted: Callable[[], bool] | None = None
     ) -> _R:
         """Return what ``attempt`` returns, which is called again after failures that may pass.
 
@@ -222,6 +217,7 @@ class Retries:
                 self.sleep(delay_s)
 
     def _delay_s(self, failure: RequestFailure, tries: int, spent_s: float) -> float | None:
+        # A service that never answered probably has a wrong name.
         is_new = failure.kind in NO_ANSWER and self.has_answered is not None and not self.has_answered()
         if (failure.remedy is Remedy.RETRY_FEW or (is_new and _is_command)) and tries >= _FEW_TRIES:
             return None
@@ -229,11 +225,13 @@ class Retries:
             return None
         if self.max_tries is not None and tries >= self.max_tries * (1 + (failure.remedy is Remedy.SLOW_DOWN)):
             return None
+        # Random pauses keep thousands of workers from trying again at the same moment.
         delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))
         least_s = failure.retry_after_s or 0.0
         deadline_s = self.deadline_s
         if failure.kind == "unreachable" and is_new:
             deadline_s = min(deadline_s, _CONTACT_S)
+        # A pause that the service names is kept, unless it ends after the deadline.
         left_s = deadline_s - spent_s
         if least_s > max(left_s, 0):
             return None

@@ -123,6 +123,7 @@ def read_disk(path: str | os.PathLike[str]) -> Disk | None:
 
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """Yield the folders whose limits apply to this process: its control group and the groups around it."""
+    # Version 1 of control groups has a line for each controller, version 2 one without controllers.
     for line in _text(root / "proc" / "self" / "cgroup").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, group_path = rest.partition(":")

@@ -142,7 +142,7 @@ def _report(
 def _narrowed(
     selection: ChosenSamples, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None
 ) -> IntArray:
-    """Return the chosen samples that a lint finds broken, or that are copies."""
+    # The searches take long, so they run only on samples that the query chose.
     numbers = selection.numbers
     if request.lint and len(numbers):
         numbers = np.intersect1d(numbers, _broken(selection.opened, request, on_progress))
@@ -178,12 +178,15 @@ def _with_progress(error: StorageError, reports: Sequence[ExcludeReport]) -> Sto
 def _whole_shards(selection: ChosenSamples, request: ExcludeRequest) -> list[str]:
     if request.lint or request.duplicates is not None or replace(request.query, keys=None, origins={}) != SampleQuery():
         return []
+    # A whole shard is excluded by its name, if only keys choose samples: conditions may leave some of it.
     names = {shard.name for shard in selection.opened.folder.index.shards}
     return [key for key in dict.fromkeys(selection.keys or ()) if key in names]
 
 
 def _broken(opened: OpenDataset, request: ExcludeRequest, on_progress: Callable[[int, int], None] | None) -> IntArray:
     broken: list[int] = []
+    # Splits of a metadataset may read one dataset by several dataset files: a sample that one of them cannot build is
+    # broken.
     for config in opened.dataset.dataset_configs:
         lint = LintRequest(ref=replace(opened.dataset.ref, dataset_config=config), workers=request.workers)
         report = run_lint(lint, None if on_progress is None else lambda now: on_progress(now.done, now.total))
@@ -197,6 +200,7 @@ def _copies(
     opened: OpenDataset, request: ExcludeRequest, chosen: IntArray, on_progress: Callable[[int, int], None] | None
 ) -> IntArray:
     """Return all but the first of each group of samples with the same content."""
+    # Hash pictures, audio and video, or the named part, without values: no parts are described.
     stats = StatsRequest(
         ref=opened.dataset.ref,
         numbers=np.intersect1d(chosen, included_samples(opened.folder, request.filter)),
@@ -212,12 +216,12 @@ def _copies(
 
 
 def _open_prepared(ref: DatasetRef | str, *, split_parts: Sequence[str] = ()) -> list[OpenDataset]:
-    """Open the dataset of a path, or the datasets that the splits of a metadataset read."""
     named = named_datasets([DatasetRef.of(ref)], split_parts=split_parts)
     return [OpenDataset(name=dataset.path, dataset=dataset, folder=dataset_at(dataset.ref)) for dataset in named]
 
 
 def _check_writable(folder: Dataset) -> None:
+    # A single file has no hidden folder: its filters are next to it.
     storage, target = folder.storage, "" if isinstance(folder, SingleFile) else FOLDER
     is_web_server = isinstance(storage, RemoteStorage) and not storage.can_list
     if is_web_server or not storage.is_writable(target):
@@ -296,6 +300,7 @@ def _listed(opened: OpenDataset) -> ListedExclusions:
     journal = files.read_journal()
     split = folder.documents.split
     listed = split.exclude if split else ()
+    # Entries that users wrote into the split file are not in the journal.
     known = {name for entry in journal for name in entry.names}
     return ListedExclusions(
         path=opened.dataset.path,

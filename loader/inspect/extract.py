@@ -88,6 +88,7 @@ class SampleFinder:
         """Read the parts of a sample."""
         opened, index = sample
         folder = opened.folder
+        # Rows of Parquet files have values, which are read as text or JSON.
         offsets = {part.name: part.offset for part in folder.parts(index)}
         data = {name: as_bytes(value) for name, value in folder.read_parts(index).items()}
         return SampleParts(
@@ -103,6 +104,7 @@ class SampleFinder:
         return [(opened, index) for opened in self._opened for index in opened.folder.index.find(key)]
 
     def _check_unique(self, key: str, matches: Sequence[FoundSample]) -> None:
+        # Several datasets of one metadataset may have the key, or several shards of one dataset.
         paths = list(dict.fromkeys(opened.dataset.path for opened, _ in matches))
         if len(paths) > 1:
             fault = f"{len(paths):,} datasets have a sample {key!r}"
@@ -129,6 +131,7 @@ def find_samples_of(ref: DatasetRef | str, words: Sequence[str]) -> Iterator[Sam
     """
     ref = DatasetRef.of(ref)
     datasets = named_datasets([ref])
+    # The last word may be a part; a word with a slash is a key.
     keys = words[:-1] if len(words) > 1 and "/" not in words[-1] else words
     with open_datasets(datasets, keys=keys) as opened:
         yield SampleFinder(ref.path, opened)

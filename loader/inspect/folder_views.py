@@ -57,11 +57,6 @@ def _views(
     suffix: str = "",
     in_shard: bool = False,
 ) -> SampleViews:
-    """View some samples of a dataset.
-
-    Args:
-        build: Makes the samples that training gets; None shows the parts alone.
-    """
 
     def view(position: int) -> SampleView:
         sample_number = selection[position]
@@ -157,6 +152,7 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
             at=tars.not_prepared.at,
             hint=tars.not_prepared.hint,
         )
+    # Scan as little as the request needs.
     shards, key = tars.shards, request.key
     if key is not None:  # if it names its shard, no other one is scanned
         shards = tuple(shard for shard in tars.shards if key.startswith(f"{shard.name}/")) or tars.shards
@@ -165,6 +161,7 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
     else:
         scan = scan_tars(replace(tars, shards=shards), workers=request.workers, on_progress=request.on_progress)
     _note(request, tars, scan)
+    # View what was scanned.
     every = Selection([range(len(scan.index))], seed=request.seed)
     selection = every if key is None else _with_key(scan, key, at=tars.path)
     suffix = "" if scan.complete else " scanned"
@@ -173,6 +170,7 @@ def open_tar_views(request: PreviewRequest) -> SampleViews:
 
 def scan_note(tars: TarFolder, scan: UnpreparedDataset) -> str:
     """Return how much of tar shards was scanned: ``not prepared; scanned 3 shards``, and how to prepare a folder."""
+    # Damaged shards were scanned, too.
     shards = len(scan.index.shards) + len(scan.damaged)
     extent = plural(shards, "shard")
     if shards < len(tars.shards):

@@ -66,11 +66,13 @@ class DatasetFiles:
 
     def entry(self, path: Sequence[str]) -> Entry | None:
         """Return what is at a path; None if nothing is."""
+        # The root, or the folder of a shard.
         shard, rest = self._shard_of(path)
         if self._layout.shard_folders and path and shard is None:
             return None
         if not rest:
             return Entry(is_folder=True, mtime_ns=shard.mtime_ns if shard else 0)
+        # The folder of a sample, or the file of a part.
         target = self._find(shard, rest)
         if target is None:
             return None
@@ -110,19 +112,18 @@ class DatasetFiles:
             self._folder.close()
 
     def _shard_of(self, path: Sequence[str]) -> tuple[ShardEntry | None, Sequence[str]]:
-        """Return the shard of a path, if it has one, and the rest of the path."""
         if not self._layout.shard_folders or not path:
             return None, path
         return self._shards.get(path[0]), path[1:]
 
     def _find(self, shard: ShardEntry | None, path: Sequence[str]) -> tuple[int, str | None] | None:
-        """Return the sample and the part at a path; no part for a sample's folder."""
         if self._layout.sample_folders:
             key, part = key_of(path[0]), key_of(path[1]) if len(path) > 1 else None
             depth = 2
         else:
             key, part = split_file_name(path[0])
             depth = 1
+        # A path that continues below a file leads nowhere.
         if len(path) > depth or (shard is None and self._layout.shard_folders):
             return None
         sample = self._sample(shard, key)
@@ -131,6 +132,7 @@ class DatasetFiles:
     def _sample(self, shard: ShardEntry | None, key: str) -> int | None:
         index = self._folder.index
         candidates = index.find(key if shard is None else f"{shard.name}/{key}")
+        # Of samples with one key, the last counts, as if the tar files were unpacked.
         for sample in reversed(candidates):
             is_same = index.key(sample) == key and (shard is None or index.shard_of(sample) is shard)
             is_in_part = any(sample in some for some in self._ranges)
@@ -186,11 +188,11 @@ def open_tree(
 def _open_files(
     ref: DatasetRef, layout: Layout, split_part: str | None, on_progress: ProgressCallback | None = None
 ) -> DatasetFiles:
-    """Open the files of a dataset; closing them removes a temporary index."""
     path = data_path(ref.path)
     if is_record_file(path):
         return DatasetFiles(dataset_at(path), layout, split_part=split_part)
     with ExitStack() as stack:
+        # Shards that are not prepared get an index in a temporary folder.
         indexed = index_temporarily(replace(ref, path=path), stack, on_progress)
         if indexed is not None and split_part is not None:
             raise ConfigError(
@@ -199,6 +201,7 @@ def _open_files(
                 hint="run energon prepare, or mount all samples",
             )
         files = DatasetFiles(folder_at(indexed or replace(ref, path=path)), layout, split_part=split_part)
+        # Closing the files removes the temporary folder.
         files.resources = stack.pop_all()
         return files
 
@@ -279,8 +282,10 @@ def _of_node(node: PlanNode) -> _Tree:
     if node.leaf is not None and node.leaf.join is None:
         return node.leaf.request
     if node.leaf is not None and node.leaf.join is not None:
+        # Numbers keep the names of members apart that have the same last part.
         members = node.leaf.join.members
         return {f"{index}_{_last_name(member.path)}": member.request for index, member in enumerate(members)}
+    # A metadataset of one dataset needs no folder of its own.
     if node.kind == "metadataset" and len(node.children) == 1:
         return _of_node(node.children[0])
     return {f"{index}_{_node_name(child)}": _of_node(child) for index, child in enumerate(node.children)}
@@ -301,6 +306,7 @@ def _last_name(path: str) -> str:
 
 def serve_tree(tree: MountedTree, directory: str, *, on_ready: Callable[[], None] | None = None) -> None:
     """Mount a tree, read-only, at an empty folder, and serve it until it is unmounted or interrupted; then close it."""
+    # Check what may fail before the dataset is mounted.
     fuse = _import_mfusepy()
     _check_directory(directory)
     source = "energon"  # what `mount` and `df` show
@@ -361,7 +367,6 @@ def _check_directory(directory: str) -> None:
 
 
 def _operations(fuse: Any, tree: MountedTree, on_ready: Callable[[], None] | None) -> Any:
-    """Return the file system's operations, with the names and signatures of FUSE."""
     owner = {"st_uid": os.getuid(), "st_gid": os.getgid()}
 
     # Programs see errors as codes.

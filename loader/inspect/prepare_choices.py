@@ -91,6 +91,7 @@ class OpenChoices:
 
     def fitted(self, request: SplitRequest) -> SplitRequest:
         """Return a split whose ratio is applied to samples where whole shards miss it, and samples meet it better."""
+        # A choice of the user stays; otherwise samples are divided only where that comes nearer to the ratio.
         divided = replace(request, by_samples=True)
         if self.by_samples is not None:
             return divided if self.by_samples and request.ratio is not None else request

@@ -93,10 +93,7 @@ def profile_script(
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program to its end, and return its exit code.
-
-    A terminal interrupts the program, too: it ends in its own way, such as after it has saved a checkpoint.
-    """
+    # A terminal interrupts the program, too, which ends in its own way, such as after it has saved a checkpoint.
     with subprocess.Popen(command, env=environment) as program:
         while True:
             with suppress(KeyboardInterrupt):

@@ -61,6 +61,7 @@ def _show_dataset(console: Console, facts: dict[str, Any], path: Text | None) ->
 
 
 def _show_parts(console: Console, parts: list[dict[str, Any]]) -> None:
+    # Show the largest parts, in the order of the dataset.
     largest = nlargest(_MAX_PARTS, range(len(parts)), key=lambda index: parts[index]["total_bytes"])
     shown = [parts[index] for index in sorted(largest)]
     sizes = [map(format_bytes, (each["total_bytes"], each["median_bytes"])) for each in shown]
@@ -173,10 +174,10 @@ def _size_text(facts: dict[str, Any]) -> str:
 
 
 def _duration_text(facts: dict[str, Any]) -> str:
-    """Format a duration, with the numbers of files whose lengths were not taken from their headers."""
     seconds = facts["seconds"]
     text = f"{seconds:.1f} s" if seconds < 100 else f"{seconds / 60:.1f} min"
     text = text if seconds < 6000 else f"{seconds / 3600:,.1f} h"
+    # Show how many lengths were not taken from headers.
     basis = ", ".join(f"{count:,} {name}" for name, count in facts["basis"].items() if name in ("counted", "decoded"))
     return f"{text} ({basis})" if basis else text
 
@@ -198,6 +199,7 @@ def show_metadataset(console: Console, facts: dict[str, Any]) -> None:
     """Print a tree for each split, and the number of faults."""
     console.print(Text(escape_controls(facts["path"]), style="bold"))
     console.print(f"metadataset with {plural(len(facts['splits']), 'split')}")
+    # Paths are shown relative to the file.
     folder = os.path.dirname(facts["path"])
     if not console.is_terminal:
         console.width = _PIPED_COLUMNS
@@ -222,11 +224,7 @@ def _split_text(split: dict[str, Any]) -> str:
 
 
 def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") -> Iterator[list[Any]]:
-    """Yield the rows of a node and of its descendants.
-
-    Args:
-        folder: The folder of the metadataset; paths below it are shown relative to it.
-    """
+    # Name the node, and describe it in one row.
     labels = [_label(node, folder)] if first else []
     while node["kind"] == "metadataset" and len(node["children"]) == 1:
         node = node["children"][0]  # an only child shares the row of its metadataset
@@ -241,6 +239,7 @@ def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") ->
         Text("" if node["expected_repetitions"] is None else f"{node['expected_repetitions']:.3g}×"),
         _node_notes(node),
     ]
+    # Then draw its branches: members of a join look like datasets.
     if node["join"] is not None:
         children = [{**_MEMBER, **member} for member in node["join"]["members"]]
     for index, child in enumerate(children, start=1):
@@ -264,7 +263,6 @@ def _label(node: dict[str, Any], folder: str) -> str:
 
 
 def _node_notes(node: dict[str, Any]) -> Text:
-    """Format the remaining settings of a node, and its fault, in one line."""
     notes = [f"{name}: {value}" for name, value in node.get("subflavors", {}).items()]
     if node.get("unit", "samples") != "samples":
         notes.append(f"weights by {node['unit']}")

@@ -100,6 +100,7 @@ def make_build(dataset: Dataset, request: PreviewRequest, *, crude_too: bool = F
     Args:
         request: The ``trust_code`` of its reference decides if code of the dataset may run.
     """
+    # Importing what builds samples takes long, so crude samples do without it.
     config = dataset.documents.config
     if (config is None or config.crude) and not crude_too:
         return None
@@ -264,6 +265,7 @@ class Selection:
             raise IndexError(position)
         if self._random is None:
             return position
+        # Draw only as far as is needed, as a preview of a million samples shows a few.
         while len(self._drawn) <= position:
             done = len(self._drawn)
             other = self._random.randrange(done, len(self))
@@ -274,6 +276,7 @@ class Selection:
 
 def _split_place(ends: Sequence[int], position: int) -> tuple[int, int]:
     """Return which of some sequences, one after another, has a place, and the place within it."""
+    # The first sequence that ends after the position holds it.
     which = bisect_right(ends, position)
     return which, position - (ends[which - 1] if which else 0)
 

@@ -106,6 +106,7 @@ class SampledContents:
 
     def missing(self, fields: Mapping[str, Sequence[str]]) -> dict[str, Missing]:
         """Return the fields that some samples cannot fill, exactly; one of the part names of a field is enough."""
+        # The table has the most frequent sets only: if there are others, the index is counted.
         if self.part_sets.others and self.index is not None:
             return self.index.missing(fields)
         return self.part_sets.coverage(fields)
@@ -152,17 +153,20 @@ def inspect_folder(ref: DatasetRef | str, *, exclude: str | None = None, scans: 
     storage = ref.storage()
     storage.list_once("")
     read_committed_documents(storage)
+    # Find the shards.
     sizes = {shard.name: shard.size_bytes for shard in find_shards(storage, exclude=exclude).shards}
 
     def has_any(*names: str) -> bool:
         return any(storage.exists(f"{FOLDER}/{name}") for name in names)
 
     contents = SampledContents()
+    # Scan all samples, as a prepare does, but write nothing.
     if scans:
         plan = PreparePlan.of(ref, exclude=exclude)
         with open_prepare(plan, storage=storage, inspects=True, is_trial=True) as prepare:
             prepare.scan()
             contents = contents_of_scan(prepare)
+    # Documents count only if an index belongs to them.
     prepared = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
     return ShardFolder(
         storage=storage,
@@ -269,6 +273,7 @@ def _missing_parts(field_map: FieldMap, name: str, contents: SampledContents, pr
     shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
     which = "first " if contents.are_first else ""
     seen = f"the {which}{contents.samples:,} samples have" if contents.samples > 1 else "the only sample has"
+    # A similar name is more likely meant than a proposal by the contents.
     near = nearest_names(field_map.fields[name][0].part, names, limit=1)
     meant = near[0] if near else proposals.get(name)
     hint = f"; did you mean {meant!r}?" if meant else ""
@@ -278,6 +283,7 @@ def _missing_parts(field_map: FieldMap, name: str, contents: SampledContents, pr
 def _missing_values(choice: DatasetYaml, field_map: FieldMap, contents: SampledContents) -> Iterator[str]:
     """Yield a sentence for each required field whose value is missing in some json parts that were inspected."""
     for name, accesses in field_map.fields.items():
+        # An alternative may fill the field, and an optional field need not be filled.
         if len(accesses) > 1 or not accesses[0].path or not choice.spec.field(name).required:
             continue
         of_part = contents.contents.structures.get(accesses[0].part, {})

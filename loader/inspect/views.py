@@ -45,6 +45,7 @@ class _Samples:
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = dataset_at(leaf.ref)
         part = self._folder.documents.loaded_part(leaf.split_part)
+        # Choose the samples in the order of a run: the split part, then the filter, then the subset.
         ranges = samples_of_part(self._folder, part, excluded_shards=True)
         self._filter = filter_of_part(self._folder, part, leaf.filter)
         if self._filter is not None:
@@ -62,6 +63,7 @@ class _Samples:
         numbers = self._folder.index.find(key)
         if self._filter is not None:
             numbers = self._filter.find(np.array(numbers, np.int64)).tolist()
+        # Positions count over the ranges, one after another.
         begins = np.cumsum([0, *map(len, self._ranges)]).tolist()
         return [
             begin + sample - some.start
@@ -81,6 +83,7 @@ class _Rows:
     """Rows of a join: the joined samples, or the members' samples if the joiner cannot run."""
 
     def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
+        # The rows, of which a subset may take some.
         rows = open_join(join)
         at = f"{join.file}: {join.place}"
         self._start, self._stop = resolve_subset(leaf.request.subset, len(rows), at=at)
@@ -89,6 +92,7 @@ class _Rows:
         self._joined = JoinedDataset(folders, None, rows, file=join.file, place=join.place)
         self._joiner: Callable[..., Any] | None = None
         self._refused: EnergonError | None = None
+        # A joiner is code of the dataset: without trust, the members are shown alone.
         if not request.crude and join.joiner is not None:
             from ..samples.building.dataset_code import load_joiner
 
@@ -118,7 +122,6 @@ class _Rows:
         return SampleView(title=heading, fields=describe_sample(joined))
 
     def _separately(self, numbers: Sequence[int], heading: str) -> SampleView:
-        """Describe the members' samples one after another."""
         views = [member.view(sample) for member, sample in zip(self._members, numbers, strict=True)]
         if self._refused is not None:
             views.append(SampleView(title="", fields=(), **reason_of(self._refused, shown=_NOT_JOINED)))

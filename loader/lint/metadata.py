@@ -84,6 +84,7 @@ def _do_parts_overlap(dataset: Dataset, split: SplitConfig, part: str, other: st
 
 
 def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
+    # Keys may have slashes, so an entry is split by the names of shards.
     known = frozenset(shard.name for shard in index.shards)
     for name in split.exclude:
         shard, key = split_sample_name(name, known)
@@ -98,6 +99,7 @@ def _unused_shards(dataset: Dataset, split: SplitConfig, used: Collection[str]) 
         on_disk = find_shards(dataset.storage).names
     except StorageError:
         on_disk = []  # every shard is missing, and reported one by one
+    # Names that the listing above has skipped.
     for name in dataset.storage.unreadable_names:
         if name.endswith(SHARD_SUFFIXES) and name not in dataset.shard_counts:
             message = "a name that no reader opens: a pipe, device or socket, or one with '..'"
@@ -222,6 +224,7 @@ def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
     except sqlite3.Error as error:
         yield Finding(DatasetFiles.E006, f"index.sqlite cannot be read ({error}): {_REBUILD}")
         return
+    # Shard numbers out of range mean that the file is of other shards.
     shards = len(dataset.shard_counts)
     unknown = [shard_index for shard_index in numbers if shard_index not in range(shards)]
     if unknown:
@@ -232,16 +235,17 @@ def check_sqlite(dataset: Dataset) -> Iterator[Finding]:
 
 
 def _check_sqlite_rows(scan: ScannedShard) -> Iterator[Finding]:
-    """Compare the rows of one shard in ``index.sqlite`` with its headers; report the first that differs."""
     shard_index, shard, scanned = scan.sqlite_number, scan.name, scan.headers
     if shard_index is None or scanned.scattered:
         return  # index.sqlite cannot express scattered samples
+    # Arrange the headers as the rows of both tables, in the order of the queries.
     offsets, names = scanned.sample_offsets, scanned.part_names
     columns = (scanned.keys(), range(len(scanned)), offsets[:-1].tolist(), np.diff(offsets).tolist())
     samples = zip(*columns, strict=True)
     sample_of = np.repeat(np.arange(len(scanned)), np.diff(scanned.part_ends, prepend=0)).tolist()
     part_names = (names[name] for name in scanned.part_name.tolist())
     parts = zip(sample_of, part_names, scanned.part_offset.tolist(), scanned.part_size.tolist(), strict=True)
+    # The table of parts is optional, and compared if it is there.
     try:
         with closing(open_sqlite(scan.storage.local_path(INDEX_SQLITE))) as database:
             yield from _compare(scan, _SAMPLES, database.execute(_SAMPLES, (shard_index,)), samples)
@@ -263,7 +267,7 @@ _PARTS = (
 def _compare(
     scan: ScannedShard, table: str, rows: sqlite3.Cursor, expected: Iterable[tuple[Any, ...]]
 ) -> Iterator[Finding]:
-    """Compare the rows of a table, of samples or of parts, with the headers; report the first that differs."""
+    # The first difference is enough: one added row moves all later ones.
     noun = "part" if table == _PARTS else "sample"
     for index, (right, row) in enumerate(zip_longest(expected, rows)):
         if row == right:
@@ -280,16 +284,17 @@ def _compare(
 
 
 def _check_tar_idx(scan: ScannedShard) -> Iterator[Finding]:
-    """Compare the ``.tar.idx`` file with the shard; scattered samples cannot have one."""
     storage, shard, scanned = scan.storage, scan.name, scan.headers
     if scanned.scattered:
         return
+    # A file of the right length may have offsets of an earlier shard.
     if has_tar_idx(storage, shard, len(scanned)):
         if storage.read(f"{shard}.idx") != tar_idx_bytes(scanned.sample_offsets):
             yield Finding(DatasetFiles.E007, f"its offsets differ from the shard's: {SCAN_AGAIN}", shard=shard)
     elif storage.exists(f"{shard}.idx"):
         message = "its length does not fit the shard: run energon prepare again"
         yield Finding(DatasetFiles.E007, message, shard=shard)
+    # Prepare writes both files or none, so only a dataset with index.sqlite lacks one.
     elif storage.exists(INDEX_SQLITE):
         yield Finding(DatasetFiles.W008, "run energon prepare again", shard=shard)
 

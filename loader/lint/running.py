@@ -59,6 +59,7 @@ class RunningLint:
         Results come in the order of the tasks: the findings that fit in the maximum are the first ones of the data,
         whichever worker is the fastest.
         """
+        # Findings of earlier steps may have filled the lint.
         if tasks and self.is_full:
             self.complete = False
             return
@@ -91,7 +92,7 @@ class RunningLint:
 
 
 def _in_order(results: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Yield numbered results by their numbers, from 0; results that arrive early wait."""
+    # Results that arrive before an earlier one wait here.
     early: dict[int, Any] = {}
     following = 0
     for index, result in results:

@@ -66,15 +66,10 @@ class SampleLocation:
 
 @dataclass(frozen=True)
 class Leaf:
-    """One dataset, file or join of an opened dataset.
+    """One dataset, file or join of an opened dataset."""
 
-    Attributes:
-        source: Reads and builds its samples.
-        split: The split of the metadataset that names it; None without a metadataset.
-    """
-
-    source: Source
-    split: str | None = None
+    source: Source  # reads and builds its samples
+    split: str | None = None  # the split of the metadataset that names it; None without a metadataset
 
     @property
     def first(self) -> Dataset:
@@ -96,6 +91,7 @@ class Leaf:
 
     def read(self, index: int, part: str, start: int, stop: int | None) -> bytes:
         """Read a range of the bytes of a part."""
+        # Ask the dataset for the range, so that no more than it is read.
         dataset = self.source.folder
         try:
             if format_of(self.first.path) == "binidx":  # of which a dataset reads the text
@@ -104,6 +100,7 @@ class Leaf:
         except KeyError as error:
             if isinstance(error, SampleError):
                 raise
+        # The key was of no part: name the parts that there are.
         known = ", ".join(each.name for each in dataset.parts(index))
         raise MissingFileError(f"there is no part {part!r}; the sample has: {known}", at=dataset.place_of(index))
 

@@ -127,7 +127,7 @@ def _open(request: LoadRequest, decoder: SampleDecoder | None) -> tuple[tuple[Le
 
 
 def _check_no_documents(ref: DatasetRef) -> None:
-    """Raise an error for documents that are requested of data that have none."""
+    # Ignoring a document that the caller names would open other samples than expected.
     given = [name for name in DOCUMENT_CHOICES if getattr(ref, name, None)]
     if given:
         raise ConfigError(
@@ -199,6 +199,7 @@ class OpenedDataset(NumberedSamples[Any]):
         super().__init__([leaf.source for leaf in self._leaves])
 
     def __getstate__(self) -> dict[str, Any]:
+        # Leave out the cached text, and the object that removes a temporary index: each process has its own.
         kept = ("_request", "_decoder", "_leaves", "_reader", "_total", "_chosen", "_selection")
         state = {name: value for name, value in self.__dict__.items() if name in kept}
         return state | {"_index_path": self._index_path}
@@ -225,7 +226,7 @@ class OpenedDataset(NumberedSamples[Any]):
         return kept
 
     def _numbers_of(self, positions: IntArray) -> IntArray:
-        """Return the numbers of positions; those that were not chosen are omitted."""
+        # Positions that were not chosen have no number.
         if self._chosen is None:
             return positions
         return np.flatnonzero(np.isin(self._chosen, positions, assume_unique=True))
@@ -455,6 +456,7 @@ class OpenedDataset(NumberedSamples[Any]):
 
     def _of_keys(self, keys: Sequence[str]) -> list[IntArray]:
         """Return the samples of some keys in each dataset, ascending."""
+        # A key may be in some of the datasets only.
         matches = [leaf.find_keys(keys) for leaf in self._leaves]
         unknown = [key for key in dict.fromkeys(keys) if not any(len(by_key[key]) for by_key in matches)]
         if unknown:
@@ -462,6 +464,7 @@ class OpenedDataset(NumberedSamples[Any]):
         return [np.unique(np.concatenate([np.empty(0, np.int64), *by_key.values()])) for by_key in matches]
 
     def _with(self, chosen: IntArray, selection: Sequence[str]) -> OpenedDataset:
+        # A selection shares the open datasets of this one.
         selected = object.__new__(OpenedDataset)
         selected.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_info"})
         selected._chosen = chosen
@@ -513,10 +516,10 @@ class OpenedDataset(NumberedSamples[Any]):
         return self._info
 
     def _repr_html_(self) -> str:
-        from .shown import ShownSample, dataset_html
+        from .shown import dataset_html
 
         excluded, samples = {*self.excluded[:_SHOWN].tolist()}, []
         for sample in range(min(_SHOWN, len(self))):
             title = f"{sample}   {self.key(sample)}{', excluded' if sample in excluded else ''}"
-            samples.append(ShownSample(title, partial(self.__getitem__, sample), partial(self.parts, sample)))
+            samples.append((title, partial(self.__getitem__, sample), partial(self.parts, sample)))
         return dataset_html(self._info, samples)

@@ -197,14 +197,12 @@ class LocalStorage(Storage):
         return self._replaced is not None and f"{name}/".startswith(f"{self._replaced[0]}/")
 
     def _writable_path(self, name: str) -> str:
-        """Return the path of a file to write or remove, and refuse links to other folders inside hidden folders.
-
-        A hostile dataset may contain such a link, to have files of the user overwritten or removed. The hidden folder
-        itself (``.nv-meta``) may be a link: users store it elsewhere if the shards are read-only.
-        """
         # Only the replacement may change, so that a read-only dataset stays as it is.
         if self._replaced is not None and not self._is_replaced(name):
             raise read_only_error(self.path(name), *self._replaced)
+        # Refuse links to other folders inside hidden folders: a hostile dataset may contain such a link, to have files
+        # of the user overwritten or removed. The hidden folder itself (`.nv-meta`) may be a link: users store it
+        # elsewhere if the shards are read-only.
         folder = name.rpartition("/")[0]
         if folder not in self._checked_folders and folder.startswith("."):
             self._check_folder(folder)

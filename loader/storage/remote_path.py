@@ -39,20 +39,12 @@ def _file(url: str) -> tuple[RemoteStorage, str]:
 
 
 def stat(url: str) -> FileInfo:
-    """Return the size, time and version of a file.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-    """
+    """Return the size, time and version of a file; raise a ``FileNotFoundError`` for a missing one."""
     return _of_file(url, RemoteStorage.stat)
 
 
 def stat_any(url: str) -> FileInfo:
-    """Return the size and time of a file, or of a folder, whose name and size are empty.
-
-    Raises:
-        FileNotFoundError: There is no such file, and none below it.
-    """
+    """Return the size and time of a file, or of a folder, whose name and size are empty; raise as :func:`stat`."""
     try:
         return stat(url)
     except FileNotFoundError:
@@ -63,11 +55,7 @@ def stat_any(url: str) -> FileInfo:
 
 
 def read(url: str) -> bytes:
-    """Read a whole file, in one request.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-    """
+    """Read a whole file, in one request; raise a ``FileNotFoundError`` for a missing one."""
     return _of_file(url, RemoteStorage.read)
 
 
@@ -208,11 +196,7 @@ def _matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
 
 
 def remove(url: str, *, missing_ok: bool) -> None:
-    """Remove a file.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-    """
+    """Remove a file; raise a ``FileNotFoundError`` for a missing one, unless that is permitted."""
     if not missing_ok:
         stat(url)
     storage, name = _file(url)

@@ -30,7 +30,7 @@ class Answers:
     """A record of answers.
 
     Args:
-        found: The answers of another process; None records the answers of this process.
+        received: The answers of another process; None records the answers of this process.
 
     Attributes:
         records: True if this process reads the files, and records what it finds.

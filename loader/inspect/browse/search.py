@@ -71,15 +71,11 @@ class SearchRequest:
 
 
 class SearchBatch(NamedTuple):
-    """A step of a search.
-
-    Attributes:
-        notes: Number of a sample → why it was found.
-    """
+    """A step of a search."""
 
     found: list[int]
     searched: int
-    notes: dict[int, str]
+    notes: dict[int, str]  # number of a sample → why it was found
 
 
 Submit = Callable[..., "Future[dict[int, str]]"]
@@ -111,6 +107,7 @@ def search_samples(
 
 def _check_names(folder: Dataset, condition: Condition) -> None:
     """Check that the names of a condition mean one value each; some samples have those that are not given whole."""
+    # Names that are given whole are checked without reading samples; others by some samples.
     every = np.arange(len(folder.index))
     DatasetValues(folder, condition.columns, every[:0], compute_values)
     for name in condition.columns:
@@ -121,12 +118,14 @@ def _check_names(folder: Dataset, condition: Condition) -> None:
 
 
 def _results(dataset: BrowsedDataset, request: SearchRequest, submit: Submit) -> Iterator[tuple[range, dict[int, str]]]:
+    # Keys are in the index, so this process searches them.
     if request.kind == "keys":
         for some in request.ranges:
             for start in range(some.start, some.stop, _KEYS_AT_ONCE):
                 batch = range(start, min(start + _KEYS_AT_ONCE, some.stop))
                 yield batch, dict.fromkeys(_keys(dataset, batch, request.text), "")
         return
+    # Other searches read samples in workers, a few tasks ahead of what is shown.
     batches = _batches(dataset, request.ranges)
     ahead: deque[tuple[range, Future[dict[int, str]]]] = deque()
     try:
@@ -157,6 +156,7 @@ def _batches(dataset: BrowsedDataset, ranges: Sequence[range]) -> Iterator[range
 def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
     if dataset.folder.traits.are_records:
         return [sample for sample in batch if dataset.folder.index.key(sample).startswith(text)]
+    # Compare the first bytes of all keys that are long enough at once.
     index, prefix = tar_index(dataset.folder), np.frombuffer(encode_name(text), np.uint8)
     ends = np.asarray(index.key_ends[batch.start : batch.stop]).astype(np.int64)
     first = int(index.key_ends[batch.start - 1]) if batch.start else 0
@@ -172,7 +172,6 @@ def _keys(dataset: BrowsedDataset, batch: range, text: str) -> list[int]:
 
 
 def _search(address: DatasetAddress, kind: SearchKind, text: str, batch: range) -> dict[int, str]:
-    """Return the samples of one shard that match, each with the reason or an empty text."""
     dataset = open_dataset(address)
     if kind == "texts":
         wanted = text.casefold()
@@ -226,6 +225,7 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
     sample_findings: list[SampleFinding] = []
     for sample in numbers:
         findings = list(lint.findings(folder, [sample]))
+        # Lint checks headers by shard, so their findings are kept for the next sample.
         if not folder.traits.are_records:
             of_shard = _header_findings(address, folder.index.shard_of(sample).name)
             findings = of_shard.get(folder.index.key(sample), []) + findings
@@ -235,7 +235,6 @@ def lint_samples(address: DatasetAddress, numbers: Sequence[int]) -> list[Sample
 
 @lru_cache(maxsize=2)
 def _header_findings(address: DatasetAddress, shard: str) -> dict[str, list[Finding]]:
-    """Return the findings about the headers of one shard, as it is indexed, by key."""
     folder = open_dataset(address).folder
     entry = next(candidate for candidate in tar_index(folder).shards if candidate.name == shard)
     by_key: dict[str, list[Finding]] = {}
@@ -259,6 +258,7 @@ def statistics(ref: DatasetRef, split_part: str | None, sample: int) -> dict[str
     document = report.document()
     for summary in (*document["numbers"].values(), *document["texts"].values()):
         summary["term"] = summary.pop("name")
+    # Add the columns, whose values are complete.
     columns = {}
     for name in column_names(folder.storage):
         column = open_column(folder.storage, folder.index, name)

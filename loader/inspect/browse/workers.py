@@ -175,6 +175,7 @@ class ThumbnailPool:
     async def _make(self, task: _Task) -> bytes:
         while True:
             self.start()
+            # A worker that ends fails only the picture that it works at; other workers make the rest.
             worker = min(self._workers, key=lambda worker: len(worker.running))
             try:
                 return await worker.make(task)
@@ -185,6 +186,7 @@ class ThumbnailPool:
         if name not in self._cache:
             self._cache[name] = made
             self._size += len(made)
+        # Drop what was not used for the longest time.
         while self._size > self._cache_bytes:
             self._size -= len(self._cache.popitem(last=False)[1])
 
@@ -241,6 +243,7 @@ class _Worker:
             self.end()
             return
         self._received += some
+        # One read may bring several answers, or a part of one.
         while len(self._received) >= (end := _end_of_message(self._received)):
             made = pickle.loads(memoryview(self._received)[_LENGTH_BYTES:end])  # noqa: S301 - from a worker
             self._finish(made)
@@ -266,6 +269,7 @@ class _Worker:
         reason: Exception = PictureError(
             f"the process that decoded the picture was killed; it may take at most {_MAX_DECODE_S} seconds"
         )
+        # The first picture fails, since it may be the reason; the later ones are not begun.
         for future in self.running:
             if not future.done():
                 future.set_exception(reason)
@@ -288,7 +292,6 @@ def _end_of_message(received: bytes | bytearray) -> int:
 
 
 def _serve(connection: socket.socket) -> None:
-    """Create thumbnails until the server ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
     with connection, connection.makefile("rb") as tasks, suppress(ConnectionError):
         while len(length := tasks.read(_LENGTH_BYTES)) == _LENGTH_BYTES:

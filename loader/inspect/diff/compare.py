@@ -38,6 +38,7 @@ def compare_checkpoints(before: str, after: str, difference_list: DifferenceList
     """
     states, states_now = read_run_states(before, place=place), read_run_states(after, place=place)
     first, first_now = states[0], states_now[0]
+    # Differences of the data or the settings prevent a restore; differences of the progress do not.
     blocking = [*run_differences(first, first_now), *chain_differences(first.dataset, first_now.dataset)]
     difference_list.extend(blocking)
     difference_list.add("", "mix_changes", len(first.mix_changes), len(first_now.mix_changes))
@@ -105,6 +106,7 @@ def _training_reader(
     """Return the reader of an endless run on data, with the settings of a saved one; None if it has several."""
     from ..runs.planned_run import PlannedRun, RunRequest
 
+    # Build the run with the saved arguments, so that only the data can differ.
     together = settings.get("epochs_together")
     request = RunRequest(
         path=path,
@@ -128,7 +130,7 @@ def _of_data(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compare_lanes(states: list[RunState], states_now: list[RunState], difference_list: DifferenceList) -> None:
-    """Compare the positions of the lanes; list the first lanes that differ, and count the others."""
+    # Runs may have thousands of lanes: list the first ones that differ, and count the others.
     lanes, lanes_now = _lanes(states), _lanes(states_now)
     other = [lane for lane in sorted({*lanes, *lanes_now}) if lanes.get(lane) != lanes_now.get(lane)]
     for lane in other[:_MAX_LANES]:
@@ -241,10 +243,10 @@ def _compare_folders(
     contents: bool,
     on_progress: Callable[[int, int], None] | None,
 ) -> None:
-    """Compare two datasets of shards; those that are not prepared are scanned first."""
     from ...dataset.unprepared.tar_index import index_temporarily
     from .datasets import compare_datasets
 
+    # Shards that are not prepared are scanned into a temporary index.
     with ExitStack() as stack:
         scanned = [index_temporarily(DatasetRef(path), stack) for path in paths]
         folders = [folder_at(index or data_path(path)) for path, index in zip(paths, scanned, strict=True)]

@@ -47,14 +47,10 @@ class DiffReport:
 
 @dataclass(slots=True)
 class DifferenceList:
-    """A list of differences that keeps the first ones and counts all.
-
-    Attributes:
-        kept: The first ones.
-    """
+    """A list of differences that keeps the first ones and counts all."""
 
     limit: int
-    kept: list[Difference] = field(default_factory=list)
+    kept: list[Difference] = field(default_factory=list)  # the first ones
     count: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -64,12 +60,7 @@ class DifferenceList:
             self.extend([Difference(where, name, before, after)])
 
     def add_names(self, where: str, name: str, before: Sequence[str], after: Sequence[str]) -> None:
-        """Add the names that only one of both has, as one difference, if there are any.
-
-        Args:
-            where: Stages and path of what has the names; may be empty.
-            name: What is named: ``"samples"``.
-        """
+        """Add the names of ``"samples"`` and such that only one of both has, as one difference, if there are any."""
         known, known_now = frozenset(before), frozenset(after)
         self.add(
             where,
@@ -80,6 +71,7 @@ class DifferenceList:
 
     def add_order(self, where: str, before: Sequence[str], after: Sequence[str]) -> None:
         """Add the first position at which the order of the names that both have differs."""
+        # Names that only one of them has would shift all later ones.
         known, known_now = frozenset(before), frozenset(after)
         pairs = zip_longest(
             (first for first in before if first in known_now),
@@ -154,6 +146,7 @@ def _compare_shard(
     *,
     contents: bool,
 ) -> None:
+    # Files of records have no headers to compare.
     if before.traits.are_records or after.traits.are_records:
         difference_list.add(shard.name, "samples", shard.samples, other.samples)
         difference_list.add(shard.name, "bytes", shard.size_bytes, other.size_bytes)
@@ -166,13 +159,13 @@ def _compare_shard(
         )
         if not equal:
             _compare_samples(shard.name, rows, rows_now, difference_list)
+    # Where the indexes differ, the bytes differ, too.
     if equal and contents:
         with before.storage.open(shard.name) as file, after.storage.open(other.name) as file_now:
             _compare_bytes(file, file_now, shard.name, rows, difference_list)
 
 
 def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, difference_list: DifferenceList) -> None:
-    """Compare the keys and parts of a shard that both datasets have."""
     keys, keys_now = rows.keys(), rows_now.keys()
     # Compare the keys and their order.
     count = difference_list.count
@@ -203,7 +196,6 @@ def _compare_samples(shard: str, rows: ShardIndex, rows_now: ShardIndex, differe
 
 
 def _parts(rows: ShardIndex, sample: int) -> dict[str, int]:
-    """Return the parts of a sample, with their sizes in bytes."""
     start = int(rows.part_ends[sample - 1]) if sample else 0
     places = range(start, int(rows.part_ends[sample]))
     return {rows.part_names[rows.part_name[row]]: int(rows.part_size[row]) for row in places}
@@ -212,11 +204,11 @@ def _parts(rows: ShardIndex, sample: int) -> dict[str, int]:
 def _compare_bytes(
     file: ReadableFile, file_now: ReadableFile, shard: str, rows: ShardIndex | None, difference_list: DifferenceList
 ) -> None:
-    """Compare the bytes of two shards, and name the first sample whose bytes differ."""
     size_bytes = min(file.size_bytes, file_now.size_bytes)
     for offset in range(0, size_bytes, _CHUNK_BYTES):
         length = min(_CHUNK_BYTES, size_bytes - offset)
         piece, piece_now = (np.frombuffer(each.read_at(offset, length), np.uint8) for each in (file, file_now))
+        # Name the sample of the first byte that differs.
         unequal = np.flatnonzero(piece != piece_now)
         if len(unequal):
             start = int(unequal[0])
@@ -241,6 +233,7 @@ def _sample_at(rows: ShardIndex | None, offset: int) -> str | None:
 
 def compare_splits(before: SplitConfig | None, after: SplitConfig | None, difference_list: DifferenceList) -> None:
     """Compare the shards of split parts, their ranges and the excluded names."""
+    # Compare the shards of each part, and their order if they are the same.
     parts, parts_now = ({} if split is None else split.split_parts for split in (before, after))
     for part in dict.fromkeys((*parts, *parts_now)):
         shards, shards_now = parts.get(part), parts_now.get(part)
@@ -250,6 +243,7 @@ def compare_splits(before: SplitConfig | None, after: SplitConfig | None, differ
         difference_list.add_names(f"split: {part}", "shards", shards or (), shards_now or ())
         if shards and shards_now and sorted(shards) == sorted(shards_now):
             difference_list.add_order(f"split: {part}", shards, shards_now)
+    # Compare what narrows the parts down.
     ranges: list[Any] = [
         {} if split is None else {part: str(taken) for part, taken in split.sample_ranges.items()}
         for split in (before, after)

@@ -73,11 +73,13 @@ def read_debug_log(paths: Sequence[str]) -> list[LoggedLoader]:
             event, rank, loader_id = line.get("t"), line.get("r"), line.get("id")
             if not isinstance(event, str) or type(rank) is not int or type(loader_id) is not int:
                 continue
+            # A loader that a rank makes again, under the same number, is of another start.
             if event.endswith(".__init__"):
                 starts[rank, loader_id] = starts.get((rank, loader_id), -1) + 1
             start = starts.get((rank, loader_id), 0)
             loader = loaders.setdefault((start, loader_id), LoggedLoader(number=loader_id, start=start))
             loader.ranks.add(rank)
+            # Take its description, or a micro-batch that it gave.
             step, keys = line.get("global_idx", line.get("idx")), line.get("keys")
             if event.endswith(".__init__"):
                 _describe(loader, line.get("config"))
@@ -101,6 +103,7 @@ def choose_loader(
         modalities: ``train``, ``val``.
         number: Number of the loader; None for any.
     """
+    # A loader without micro-batches was only created.
     fitting = [
         loader
         for loader in loaders
@@ -175,7 +178,7 @@ def _objects(file: BinaryIO, mark: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _describe(loader: LoggedLoader, config: Any) -> None:
-    """Add the paths and the modality that a nested description of datasets has."""
+    # Descriptions are nested as the datasets are, without a fixed depth.
     waiting = [config]
     while waiting:
         value = waiting.pop(0)
@@ -240,6 +243,7 @@ class SampleUses:
         """
         from PIL import Image
 
+        # Map each use to a pixel.
         first = int(self.steps.min())
         span = int(self.steps.max()) + 1 - first
         width, height = min(width, span), min(height, len(self.times))
@@ -249,15 +253,18 @@ class SampleUses:
         def counted(weights: np.ndarray[Any, np.dtype[np.float64]] | None) -> np.ndarray[Any, np.dtype[np.float64]]:
             return np.bincount(places, weights, minlength=width * height).reshape(height, width).astype(np.float64)
 
+        # Draw more uses brighter; the root shows few uses next to many.
         counts = counted(None)
         brightness = np.minimum(np.sqrt(counts / counts.max()) * gain, 1) * 255
         numbers, ranks = np.unique(self.ranks, return_inverse=True)
+        # Mix the colours of the ranks by their shares of a pixel.
         if colors and len(numbers) > 1:
             palette = np.array([hsv_to_rgb(rank_index / len(numbers), 0.75, 1) for rank_index in range(len(numbers))])
             shares = np.stack([counted(palette[ranks, channel]) for channel in range(3)], axis=-1)
             pixels = brightness[..., None] * shares / np.maximum(counts, 1)[..., None]
         else:
             pixels = brightness
+        # Encode the picture.
         file = io.BytesIO()
         Image.fromarray(pixels.astype(np.uint8)).save(file, "PNG")
         return file.getvalue()

@@ -163,31 +163,31 @@ def explain_run(run: PlannedRun, steps: int) -> RunFacts:
 
 
 def _cache_bytes() -> int:
-    """Return the most bytes of the node's cache, as the environment sets it; 0 if it is off."""
+    # The cache is off without a folder.
     settings = cache_settings()
     if settings is None:
         return 0
     if settings.limit_bytes is not None:
         return settings.limit_bytes
+    # By default it takes half of the disk; its folder may not exist yet.
     folder = Path(settings.folder)
     return shutil.disk_usage(next(parent for parent in (folder, *folder.parents) if parent.exists())).total // 2
 
 
 def _used(run: PlannedRun, steps: int) -> IntArray:
-    """Return the number of samples of each source that the run uses.
-
-    If the split excludes samples, each sample of a short run is located; in a long one, excluded samples are counted by
-    their share of each source.
-    """
+    """Return the number of samples of each source that the run uses."""
+    # A single dataset gives every sample.
     batches, size = steps * run.request.world_size, run.batch_size
     if len(run.sources) == 1:
         return np.array([batches * size])
     total = np.zeros(len(run.sources), np.int64)
+    # Locate all samples of a short run, so that the numbers are exact.
     if run.skips and batches * size <= _MAX_LOCATED:
         for lane in range(run.lanes):
             for source, _, _ in run.pieces(lane, run.batches_of_lane(lane, batches)):
                 total += np.bincount(source, minlength=len(total))
         return total
+    # Otherwise count by the order, without locating samples.
     order = run.order
     positions = run.positions(batches)
     if isinstance(order, RepeatedOrder):
@@ -197,6 +197,7 @@ def _used(run: PlannedRun, steps: int) -> IntArray:
     else:  # an order that is not shuffled, in turns
         for lane, stop in enumerate(positions.tolist()):
             total += np.bincount(run.stream(lane).locate(0, stop)[0], minlength=len(total))
+    # Take out excluded samples by their share of each dataset.
     if run.skips:
         kept = total * run.kept / np.array([source.samples for source in run.sources])
         total = np.rint(kept * (batches * size / max(1.0, kept.sum()))).astype(np.int64)
@@ -209,6 +210,8 @@ def _source_facts(
     # Find the step at which the dataset is used up.
     source = run.sources[source_index]
     samples = run.batch_size * run.request.world_size
+    # The dataset is used up when its share of the samples is as many as it has; weights that change are counted by
+    # stretch.
     share = used / max(1, steps * samples)
     kept = int(run.kept[source_index])
     exhausted = None if used < kept else int(np.ceil(kept / (share * samples)))
@@ -331,6 +334,7 @@ def scheduled_stretches(run: PlannedRun, steps: int) -> tuple[StretchFacts, ...]
     step_samples = run.batch_size * run.request.world_size
     end = steps * step_samples
     starts = [start for start in schedule.starts if start < end]
+    # Count the samples of each dataset before each start, and at the end.
     if isinstance(run.order, EditedOrder):
         by_lane = np.array([schedule.lane_starts(lane, run.lanes)[: len(starts)] for lane in range(run.lanes)])
         ends = run.positions(steps * run.request.world_size)
@@ -361,6 +365,7 @@ def step_of_count(stretches: Sequence[StretchFacts], source: int, count: int) ->
     """
     before = 0
     for stretch in stretches:
+        # Within a stretch, samples of a dataset come at a constant rate.
         start, stop = stretch.steps
         if stretch.used[source] and before + stretch.used[source] >= count:
             return ceil(start + (count - before) / stretch.used[source] * (stop - start))
@@ -378,5 +383,6 @@ def _count_dealt(run: PlannedRun, samples: Sequence[int]) -> IntArray:
 
 def mean_shares(stretches: Sequence[StretchFacts]) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Return the mean share of each dataset by its weights, over all steps of a run."""
+    # A stretch counts as long as it lasts.
     lengths = [stop - start for start, stop in (stretch.steps for stretch in stretches)]
     return np.average([stretch.shares_asked for stretch in stretches], axis=0, weights=lengths)

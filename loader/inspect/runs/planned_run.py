@@ -113,7 +113,6 @@ def readers_of(identity: Any) -> Iterator[list[Any]]:
 
 
 def _common(values: list[Any]) -> Any:
-    """Return the value that all readers have, or the list of their values."""
     return values[0] if all(value == values[0] for value in values) else values
 
 
@@ -302,6 +301,7 @@ class PlannedRun:
             path: The origins of the inputs of blends that lead to the reader.
             start: The first position in the reader's stream.
         """
+        # The reader left the mix since.
         if path not in self.readers:
             gone = np.full(stop - start, GONE)
             return gone, np.zeros_like(gone), np.zeros_like(gone)
@@ -322,12 +322,15 @@ class PlannedRun:
         Args:
             known: A state of its lane before it, so that earlier samples are not counted again.
         """
+        # Lanes make micro-batches in turns.
         lane, lane_batch = batch_number % self.lanes, batch_number // self.lanes
         size = self.batch_size
         made, position = (0, 0) if known is None else (known["made"], known["0 read"])
         first = (lane_batch - made) * size
+        # Without exclusions, the place of a micro-batch in its lane is a product.
         if not self.skips:
             return self.locate(lane, position + first, position + first + size)
+        # Otherwise count the samples that are not excluded, from the state on.
         pieces: list[tuple[IntArray, ...]] = []
         seen = 0
         for columns in self._kept(lane, position):
@@ -347,6 +350,7 @@ class PlannedRun:
         if self.skips or self.reader.history is not None or not isinstance(order, RepeatedOrder):
             yield from (self.batch(batch_number, known(batch_number)) for batch_number in numbers)
             return
+        # Locate many micro-batches by one call of numpy.
         for first in range(0, len(numbers), _BATCHES_TOGETHER):
             some = numbers[first : first + _BATCHES_TOGETHER]
             starts = []
@@ -375,7 +379,7 @@ class PlannedRun:
         return kept
 
     def _kept(self, lane: int, start: int = 0) -> Iterator[tuple[IntArray, IntArray, IntArray]]:
-        """Yield the samples of a lane from a position on, without excluded ones, in pieces."""
+        # Begin with few positions, since a caller often needs one micro-batch only.
         size = _FIRST_POSITIONS
         while True:
             source, epoch, index = self.locate(lane, start, start + size)
@@ -401,6 +405,7 @@ def _build_chain(
     options: dict[str, Any] = {} if request.filter_name is None else {"filter_name": request.filter_name}
     if request.batch_size is not None and request.batch_size < 1:
         raise ConfigError(f"expected a batch_size of at least 1, found {request.batch_size}")
+    # Messages about repeated leaves are findings of the caller; other warnings stay warnings.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", RepeatedLeafWarning)
         chain = get_train_dataset(
@@ -426,6 +431,7 @@ def _count_excluded(source: Source) -> int:
     excluded = source.excluded
     if not len(excluded):
         return 0
+    # Count the excluded samples in each range; after a filter, samples are rows of it.
     begin, first = source.ranges
     length = np.diff(begin, append=source.samples)
     if source.filter is None:

@@ -63,6 +63,7 @@ class RestoredRun:
     def logged(self, numbers: Sequence[int]) -> dict[int, ItemId]:
         """Return the item ids of micro-batches in the log; of several starts of the workers, the last one counts."""
         item_ids: dict[int, ItemId] = {}
+        # The names of files show which of them may have the micro-batches; the others are not read.
         hosts = {self._host(file, batch_number) for file in self.log for batch_number in numbers}
         for file in self.log:
             if any(f"-{host}." in Path(file.path).name for host in hosts):
@@ -71,7 +72,7 @@ class RestoredRun:
         return item_ids
 
     def _host(self, file: TraceFile, batch_number: int) -> str:
-        """Return the part of the name of the file to which a start of the workers wrote a micro-batch."""
+        # The lanes of a rank are dealt to its workers in turns.
         ranks, first = file.run["ranks"], file.run["batch"]
         turn, rank = divmod(batch_number - first, ranks)
         worker = turn % (file.run["lanes"] // ranks) % max(1, file.run["workers"])
@@ -84,6 +85,7 @@ class RestoredRun:
         if state is None:
             return None
         made = state.get("made", 0)
+        # From a later state there is no way back, and hooks may have used other samples than the order has.
         is_before = made <= lane_batch
         if not (_is_plain(state) and is_before and not self.has_hooks):
             self.check_gaps(lane)
@@ -105,6 +107,7 @@ class RestoredRun:
         if self.has_hooks and self.run.request.task_encoder is None:
             raise StateError("the micro-batches of this run were made with hooks", hint=_HINT.partition(", or")[0])
         lane, lanes = batch_number % self.run.lanes, self.run.lanes
+        # The log has the samples of each micro-batch; without it, hooks run again from the state.
         item_id = self.logged([batch_number]).get(batch_number) if self.log else None
         if item_id is not None:
             if self.run.request.batch_size is None and isinstance(item_id, tuple) and len(item_id) == 1:
@@ -133,7 +136,6 @@ class RestoredRun:
 
 
 def _is_plain(state: State) -> bool:
-    """Return True if no stage but the reader has a state."""
     return state.keys() <= {"made", "0 read"}
 
 
@@ -147,6 +149,7 @@ def load_task_encoder(name: str) -> TaskEncoder[Any, Any, Any, Any]:
     module, _, attribute = name.partition(":")
     if not module or not attribute:
         raise ConfigError(f"expected module:Class as the task encoder, found {name!r}")
+    # The hooks are often in a script of the working directory.
     if "" not in sys.path:
         sys.path.insert(0, "")
     try:

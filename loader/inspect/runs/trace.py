@@ -60,12 +60,14 @@ def trace_step(
     planned = run.run if isinstance(run, RestoredRun) else run
     if step < 0:
         raise ConfigError(f"expected a step of at least 0, found {step}", hint="steps are counted from 0")
+    # Choose the micro-batches: each rank has one in a step.
     batches = planned.steps.batches(step)
     wanted = range(len(batches)) if ranks is None else ranks
     for rank in wanted:
         if not 0 <= rank < len(batches):
             raise ConfigError(f"expected a rank in [0, {len(batches)}), found {rank}", hint="check the number of ranks")
     numbers = [batches[rank] for rank in wanted]
+    # Rebuild or look up micro-batches whose samples do not follow from the order alone.
     if planned.is_volume and not isinstance(run, RestoredRun):
         run = RestoredRun.of(planned)
     if isinstance(run, RestoredRun) and (run.log or planned.request.task_encoder is not None or planned.is_volume):
@@ -73,6 +75,7 @@ def trace_step(
         for batch_number in numbers:
             yield from _traced(planned, batch_number, _made_rows(run, batch_number, logged))
         return
+    # Otherwise locate their samples by the order.
     known = run.known_state if isinstance(run, RestoredRun) else dict[int, State]().get  # only the arguments are known
     for batch_number, (source, epoch, index) in zip(numbers, planned.batches(numbers, known), strict=True):
         lane = np.full(len(source), batch_number % planned.lanes)
@@ -86,7 +89,6 @@ def traced_batch(run: PlannedRun, batch_number: int) -> Iterator[TracedSample]:
 
 
 def _made_rows(run: RestoredRun, batch_number: int, logged: dict[int, ItemId]) -> _Rows:
-    """Return the samples of a micro-batch from the log, or by rebuilding it."""
     if run.log:
         if batch_number not in logged:
             raise StateError(
@@ -98,6 +100,7 @@ def _made_rows(run: RestoredRun, batch_number: int, logged: dict[int, ItemId]) -
 
 
 def _of_item(run: PlannedRun, batch_number: int, item_id: ItemId) -> _Rows:
+    # Group the samples by the streams that they are from.
     places = list(samples_of(item_id, batch_number % run.lanes))
     rows = defaultdict(list)  # of each stream
     for row, sample_place in enumerate(places):
@@ -106,6 +109,7 @@ def _of_item(run: PlannedRun, batch_number: int, item_id: ItemId) -> _Rows:
     position = np.array([sample_place.position for sample_place in places], np.int64)
     columns = np.zeros((3, len(places)), np.int64)
     for (stream_lane, path), some in rows.items():
+        # Locate neighbours of a stream in one call.
         stream_rows = np.array(some)
         stream_rows = stream_rows[np.argsort(position[stream_rows], kind="stable")]
         for near in np.split(stream_rows, np.flatnonzero(np.diff(position[stream_rows]) > _NEAR) + 1):
@@ -121,7 +125,6 @@ def _traced(run: PlannedRun, batch_number: int, rows: _Rows) -> Iterator[TracedS
 
 
 def _sample(run: PlannedRun, batch_number: int, position: int, row: tuple[int, ...]) -> TracedSample:
-    """Return the sample at a position of a micro-batch."""
     lane, source_number, epoch, index = row
     source = None if source_number == GONE else run.sources[source_number]
     step, rank = run.steps.place(batch_number)
@@ -183,8 +186,8 @@ def steps_of_key(run: PlannedRun | RestoredRun, key: str, *, steps: int) -> Iter
 
 
 def _volume_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
-    """Yield the uses of samples in a run by volume, whose micro-batches are rebuilt."""
     planned = run.run
+    # Rebuild every micro-batch, because its samples depend on their sizes.
     for lane in range(planned.lanes):
         for batch_number, item_id in run.all_made(lane, planned.batches_of_lane(lane, stop)):
             rows = _of_item(planned, batch_number, item_id)
@@ -196,9 +199,11 @@ def _volume_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> It
 
 def _logged_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> Iterator[TracedSample]:
     """Yield the uses of samples in the log, each once if several starts of the workers made the micro-batch."""
+    # Read the micro-batches of the log.
     made: dict[int, ItemId] = {}
     for file in reversed(run.log):  # of several starts of the workers, the last one counts
         made |= dict(file.records(range(stop).__contains__))
+    # Find how far each stream was read.
     ends: defaultdict[tuple[int, tuple[int, ...]], int] = defaultdict(int)
     used = {
         batch_number: list(samples_of(item_id, batch_number % run.run.lanes)) for batch_number, item_id in made.items()
@@ -206,12 +211,14 @@ def _logged_uses(run: RestoredRun, wanted: dict[int, IntArray], stop: int) -> It
     for some in used.values():
         for lane, path, position in some:
             ends[lane, path] = max(ends[lane, path], position + 1)
+    # Locate the streams so far, and keep the places of the wanted samples.
     places: set[SamplePlace] = set()
     for (lane, path), end in ends.items():
         for start in range(0, end, _LOCATED_TOGETHER):
             source, _, index = run.run.locate_in(path, lane, start, min(end, start + _LOCATED_TOGETHER))
             rows_with = np.flatnonzero(_is_one_of(wanted, source, index))
             places.update(SamplePlace(lane, path, start + row) for row in rows_with.tolist())
+    # Yield the uses of these places, micro-batch by micro-batch.
     for batch_number, some in sorted(used.items()):
         if places.intersection(some):
             rows = _of_item(run.run, batch_number, made[batch_number])

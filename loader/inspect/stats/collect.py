@@ -123,6 +123,7 @@ class StatsReport:
 
     def add(self, result: ScanResult) -> None:
         """Add the values of further samples."""
+        # Distributions take values of any number of tasks; only the first broken parts are kept.
         self.samples += result.samples
         for name, numbers in result.numbers.items():
             if self._has_room(name, self.numbers):
@@ -136,7 +137,7 @@ class StatsReport:
         self.large_count += result.large_count
 
     def _has_room(self, name: str, known: Mapping[str, object]) -> bool:
-        """Return True if a name is counted; keys of JSON may be different in each sample."""
+        # Keys of JSON may be different in each sample.
         if name in known or len(known) < _MAX_NAMES:
             return True
         self.is_cut = True
@@ -233,7 +234,6 @@ def _matching(names: Sequence[str], patterns: Sequence[str]) -> tuple[str, ...]:
 
 
 def _meant(folder: Dataset, name: str, at: str) -> tuple[ValueName, ...]:
-    """Return the values that the name of a value to write may mean."""
     if name == "bytes" and not folder.traits.are_records:
         return (ValueName("", (), name),)  # of all parts
     try:
@@ -253,6 +253,7 @@ def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Val
     options: dict[str, Any] = {"description": str(value), "made_by": f"{BY_STATS} {__version__}"}
     texts = [value for value in values if isinstance(value, str)]
     if texts:
+        # A column has texts or numbers, and a bounded number of texts.
         categories = sorted(set(texts))
         if len(categories) > _MAX_CATEGORIES or len(texts) < len(values):
             raise ConfigError(
@@ -268,6 +269,7 @@ def _write(folder: Dataset, name: str, kept: dict[str, tuple[list[int], list[Val
     else:
         codes, missing = _filled(len(folder.index), samples, as_array(values))
         options |= {"missing": missing, "unit": _UNITS.get(value.trait, "")}
+    # Write the column, and name it in the report.
     write_column(folder.storage, folder.index, column, codes, **options)
     report.written.append(column)
     report.written_values.append(str(value))
@@ -285,11 +287,13 @@ def _free_name(folder: Dataset, name: str, value: ValueName) -> str:
 
 def _filled(count: int, samples: IntArray, values: npt.NDArray[np.float64]) -> tuple[npt.NDArray[Any], float | None]:
     """Return values of all samples: integers if all are, with -1 or the least integer for those without one."""
+    # Integers up to 2**53 are exact as floats.
     is_whole = bool((values == np.floor(values)).all()) and bool((np.abs(values) < 2**53).all())
     if not is_whole:
         filled = np.full(count, np.nan)
         filled[samples] = values
         return filled, None
+    # A value that no sample has marks those without one.
     missing = -1 if not len(values) or values.min() >= 0 else int(values.min()) - 1
     whole = np.full(count, missing, np.int64)
     whole[samples] = values.astype(np.int64)
@@ -311,11 +315,13 @@ def duplicate_groups(
         hashes: Shape (n,): a hash of each sample's content; 0 for samples without it.
         parts: The parts to compare; empty for all parts.
     """
+    # Sort by hash, so that equal hashes are neighbours.
     samples, hashes = samples[hashes != 0], hashes[hashes != 0]
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(ordered) else order
     ends = np.concatenate([starts[1:], [len(ordered)]]) if len(ordered) else order
+    # Compare the bytes of samples with one hash, which has 64 bits only.
     groups = []
     for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
         if end - start > 1:
@@ -328,6 +334,7 @@ def duplicate_groups(
 def _equal(folder: Dataset, samples: list[int], parts: tuple[str, ...]) -> list[list[int]]:
     by_content: dict[bytes, list[int]] = defaultdict(list)
     for sample in samples:
+        # A long digest takes the place of the bytes, which may not fit into memory.
         digest = hashlib.sha256()
         for name, value in folder.read_parts(sample, parts or None).items():
             data = value if isinstance(value, bytes) else repr(value).encode()

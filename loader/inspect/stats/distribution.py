@@ -80,6 +80,7 @@ class Distribution:
         """Return a number below which this share of the numbers is, to the width of a bin (9 %)."""
         if not self.count:
             return math.nan
+        # Walk through the bins to the one that holds the quantile, and return its middle.
         left = share * self.count
         for bin_index in sorted(self._bins):
             left -= self._bins[bin_index]
@@ -93,6 +94,7 @@ class Distribution:
         """Return bars (low, high, count), of equal width on the axis of the bins."""
         if not self._bins:
             return []
+        # Join neighbouring bins to as many bars as fit.
         first, last = min(self._bins), max(self._bins)
         width = max(1, -(-(last - first + 1) // bars))
         counts: Counter[int] = Counter()
@@ -131,6 +133,7 @@ class Distribution:
 
 def _bin_of(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """Return the bin of each number: 0 for zero, and negative bins for negative numbers."""
+    # Bins are equally wide on a logarithmic axis, on both sides of zero.
     magnitude = np.abs(numbers)
     is_zero = magnitude < 2.0**_MIN_EXPONENT
     exponent = np.log2(np.where(is_zero, 1.0, magnitude))

@@ -36,17 +36,11 @@ Fetch = Callable[[int, int], bytes]
 
 
 class RemoteObject(NamedTuple):
-    """An object that does not change.
+    """An object that does not change."""
 
-    Attributes:
-        identity: Its service and URL, without secrets.
-        version: Its version; another one is another object.
-        size_bytes: Its bytes.
-    """
-
-    identity: str
-    version: str
-    size_bytes: int
+    identity: str  # its service and URL, without secrets
+    version: str  # its version; another one is another object
+    size_bytes: int  # its bytes
 
 
 class _Block(NamedTuple):
@@ -217,11 +211,7 @@ class BlockCache:
         return self._used.get(block.name, 0) >= _USED_UP * block.size_bytes
 
     def _note_use(self, block: _Block, size_bytes: int, *, is_stored: bool) -> None:
-        """Count the bytes that were used of a block: one that is used up is the first to leave.
-
-        In an epoch each byte is used once, so such a block is not needed before the next epoch. The last one that was
-        used up leaves first, since those before it may be of the epoch before. So its time is negative.
-        """
+        """Count the bytes that were used of a block: one that is used up is the first to leave."""
         with self._lock:
             if block.name not in self._used and not is_stored:
                 return
@@ -231,6 +221,8 @@ class BlockCache:
                 self._used[block.name] = used  # at the end
                 if len(self._used) > _MAX_NOTED:
                     del self._used[next(iter(self._used))]
+        # In an epoch each byte is used once, so a used block is not needed before the next epoch. The last one leaves
+        # first, since earlier ones may be of the epoch before: its time is negative.
         if not was_used_up and used >= _USED_UP * block.size_bytes:
             self._folder.touch(block.name, -time.time())
 
@@ -261,11 +253,7 @@ class BrokenBlock(Exception):  # noqa: N818 - it is no error of the caller
 
 
 def header_of(digest: bytes, data: bytes) -> bytes:
-    """Return the header of a block.
-
-    Args:
-        data: Its bytes, at most 8 MiB.
-    """
+    """Return the header of a block, whose bytes are at most 8 MiB."""
     view = memoryview(data)
     pieces = (zlib.crc32(view[start : start + _PIECE_BYTES]) for start in range(0, len(data), _PIECE_BYTES))
     table = b"".join(map(_CHECKSUM.pack, pieces))
@@ -275,9 +263,6 @@ def header_of(digest: bytes, data: bytes) -> bytes:
 
 def read_part(fd: int, digest: bytes, size_bytes: int, start: int, stop: int) -> tuple[bytes, int]:
     """Read the bytes [start, stop) of a block; return them and the time of the file, in ns.
-
-    Args:
-        size_bytes: Bytes of the block.
 
     Raises:
         BrokenBlock: The file is another one, is cut, or was changed.
@@ -351,11 +336,7 @@ class Space:
         self._pending = 0  # reserved bytes that are not in a file with a name
 
     def reserve(self, size_bytes: int) -> bool:
-        """Reserve bytes before they are written; evict other files if needed.
-
-        Returns:
-            False if there is no room.
-        """
+        """Reserve bytes before they are written; evict other files if needed. Return False without room."""
         with self._lock:
             if size_bytes > self.limit_bytes:
                 return False

@@ -148,11 +148,7 @@ class FileCopies:
             atexit.register(self._leave)
 
     def path_of(self, key: str, download: Callable[[], Iterable[bytes]]) -> Path:
-        """Return the path of a copy; download the file if no copy exists.
-
-        Args:
-            download: Yields its bytes.
-        """
+        """Return the path of a copy; download the file, whose bytes are yielded, if no copy exists."""
         name = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:40]
         # A shared lock shows other processes that this one uses the copy.
         if self._space is None and name not in self._kept:
@@ -172,11 +168,7 @@ class FileCopies:
         return path
 
     def _has(self, name: str) -> bool:
-        """Return True if there is a copy; what is no plain file of this user is removed.
-
-        Raises:
-            OSError: It cannot be removed.
-        """
+        """Return True if there is a copy; what is no plain file of this user is removed, or raises an ``OSError``."""
         try:
             fd = self._folder.open(name)
         except OSError:

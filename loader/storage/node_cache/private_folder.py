@@ -31,19 +31,13 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?I?)B?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheSettings:
-    """Settings of a cache.
+    """Settings of a cache."""
 
-    Attributes:
-        folder: Folder in which the cache creates its own.
-        limit_bytes: Most bytes of its files; None for half of the disk.
-        free_bytes: Bytes of the disk that it leaves free; None for 20 GiB, or a tenth of a smaller disk.
-        on_network: Accept a folder on another machine.
-    """
-
-    folder: str
-    limit_bytes: int | None = None
+    folder: str  # folder in which the cache creates its own
+    limit_bytes: int | None = None  # most bytes of its files; None for half of the disk
+    # Bytes of the disk that it leaves free; None for 20 GiB, or a tenth of a smaller disk.
     free_bytes: int | None = None
-    on_network: bool = False
+    on_network: bool = False  # accept a folder on another machine
 
 
 def cache_settings(folder: str | None = None, limit: str | int | None = None) -> CacheSettings | None:
@@ -67,10 +61,7 @@ def cache_settings(folder: str | None = None, limit: str | int | None = None) ->
 
 
 def parse_bytes(text: str, source: str) -> int:
-    """Return a number of bytes.
-
-    Args:
-        text: A number, with or without a unit.
+    """Return a number of bytes, given with or without a unit.
 
     >>> parse_bytes("1.5 GB", "a test"), parse_bytes("8MiB", "a test"), parse_bytes("100", "a test")
     (1500000000, 8388608, 100)
@@ -290,20 +281,12 @@ class NewFile:
         return os.open(self._partial, flags, 0o600, dir_fd=self._folder.fd)
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> None:
-        """Write at the end of what is written.
-
-        Raises:
-            OSError: The disk is full.
-        """
+        """Write at the end of what is written; a full disk raises an ``OSError``."""
         for piece in pieces:
             write_all(self.fd, piece)
 
     def publish(self) -> None:
-        """Link the file to its name; one that exists stays, since names say what files hold.
-
-        Raises:
-            OSError: The folder cannot be written.
-        """
+        """Link the file to its name; one that exists stays, since names say what files hold."""
         with suppress(FileExistsError):
             if self._partial is None:
                 # The only way to name it without a privilege; linkat(2) shows it.

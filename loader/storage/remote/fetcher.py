@@ -24,13 +24,9 @@ _SIZE_CLASSES = (64 << 10, 1 << 20)  # bytes
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A range that is fetched by one thread, or by two if the first one is late.
+    """A range that is fetched by one thread, or by two if the first one is late."""
 
-    Args:
-        read: Reads the range, with retries while a function returns True.
-    """
-
-    read: Callable[[Callable[[], bool]], bytes]
+    read: Callable[[Callable[[], bool]], bytes]  # reads the range, with retries while a function returns True
     size_bytes: int
     attempts: int = 0  # queued and running ones
     is_hedged: bool = False
@@ -260,12 +256,7 @@ class Pace:
         return time.monotonic()
 
     def end(self, started: float, failure: RequestFailure | None) -> None:
-        """Count a request as ended.
-
-        Args:
-            started: What :meth:`begin` returned.
-            failure: Its failure; None if it succeeded.
-        """
+        """Count a request as ended; ``started`` is what :meth:`begin` returned, ``failure`` None after a success."""
         with self._lock:
             self._open -= 1
             if failure is None:

@@ -166,7 +166,6 @@ class ObjectRequests:
         Args:
             info: Expected size and version; None for any.
             action: What it is for, for messages; by default it is to read the range.
-            connection: What :meth:`connection` returned a moment ago.
             is_wanted: As in :meth:`.Retries.run`.
         """
         key = self._key(name)

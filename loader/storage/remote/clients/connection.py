@@ -159,21 +159,14 @@ def few_tries() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """The policy of retries.
+    """The policy of retries."""
 
-    Attributes:
-        deadline_s: Seconds after which a request is given up, after at least three tries.
-        max_tries: Most tries, twice as many if the service asks to slow down; None counts none.
-        clock: Returns seconds.
-        sleep: Waits some seconds.
-        has_answered: Returns False for a service that never answered, which is given up sooner; see :func:`few_tries`.
-    """
-
-    deadline_s: float = 300.0
-    max_tries: int | None = None
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    deadline_s: float = 300.0  # seconds after which a request is given up, after at least three tries
+    max_tries: int | None = None  # most tries, twice as many if the service asks to slow down; None counts none
+    clock: Callable[[], float] = time.monotonic  # returns seconds
+    sleep: Callable[[float], None] = time.sleep  # waits some seconds
     refresh: Callable[[], None] | None = None
+    # Returns False for a service that never answered, which is given up sooner; see :func:`few_tries`.
     has_answered: Callable[[], bool] | None = None
 
     def run(

@@ -202,11 +202,7 @@ _LENGTH = struct.Struct("<Q")
 
 
 def read_message(stream: BinaryIO) -> Any:
-    """Read one message.
-
-    Raises:
-        EOFError: The other process has ended.
-    """
+    """Read one message; raise an ``EOFError`` if the other process has ended."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise EOFError

@@ -62,11 +62,7 @@ class _Line(NamedTuple):
 
 
 class HttpClient:
-    """Requests to web servers.
-
-    Args:
-        clock: Returns seconds.
-    """
+    """Requests to web servers."""
 
     can_list = False
 

@@ -135,12 +135,7 @@ class LimitedAnswer(http.client.HTTPResponse):
         return self.isclosed() and not self.will_close
 
     def pieces(self, most: int, *, piece_bytes: int = _PIECE_BYTES) -> Iterator[bytes]:
-        """Yield the body.
-
-        Args:
-            most: Most bytes that it may have.
-            piece_bytes: Most bytes of a piece.
-        """
+        """Yield the body, of ``most`` bytes at most, in pieces."""
         # Refuse a body that is announced as too large before it is read.
         length = self.length
         if length is not None and length > most:

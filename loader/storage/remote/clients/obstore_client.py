@@ -287,10 +287,8 @@ class ObstoreClient:
                 raise
 
     def _url_to_delete(self, key: str) -> str | None:
-        """Return a signed URL for ``DELETE``; obstore itself sends the request for several, which some services lack.
-
-        None for other services than S3, and where a URL cannot be signed.
-        """
+        # obstore itself sends the request for several objects, which some services lack. Other services than S3, and
+        # stores whose URLs cannot be signed, take that request.
         import obstore
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
@@ -329,11 +327,8 @@ def _mtime_ns(meta: Any) -> int:
 
 
 def _raise_failure(error: Exception) -> NoReturn:
-    """Raise an error of obstore as a failure.
-
-    Most of them differ only in their text (contract tests pin it). None holds headers of the answer: the pause that
-    ``Retry-After`` requests is not known, and is drawn as after any other refusal.
-    """
+    # Most errors differ only in their text (contract tests pin it). None holds headers of the answer: the pause that
+    # `Retry-After` requests is not known, and is drawn as after any other refusal.
     from obstore import exceptions
 
     # What the class of the error says.
@@ -428,10 +423,8 @@ def _client_of(url: str) -> closing[HttpClient]:
 
 
 def _signed(store: Any, query: dict[str, str]) -> str:
-    """Return the URL of a listing: obstore signs the URLs of objects, with all of their query.
-
-    So the endpoint ends with the query, and what obstore appends to it becomes a value that no service reads.
-    """
+    # obstore signs the URLs of objects, with all of their query. So the endpoint ends with the query, and what obstore
+    # appends to it becomes a value that no service reads.
     import obstore
 
     config = dict(store.config)

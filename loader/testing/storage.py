@@ -72,7 +72,7 @@ class StorageContract:
         with pytest.raises(StorageError, match=r"No such file|does not exist") as caught:
             getattr(storage, action)("gone.tar")
         assert caught.value.path == storage.path("gone.tar")
-        assert isinstance(caught.value.__cause__, FileNotFoundError)
+        assert caught.value.is_missing
         assert str(caught.value).count("\n") == 2  # message, at, hint
 
     @pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])

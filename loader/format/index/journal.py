@@ -114,7 +114,7 @@ class Journal:
             try:
                 self._file = place.file, self._storage.open(place.file)
             except StorageError as error:
-                if isinstance(error.__cause__, FileNotFoundError):
+                if error.is_missing:
                     return b""
                 raise
         return self._file[1].read_at(place.start, place.stop - place.start)

@@ -92,7 +92,7 @@ class ObjectCommit:
         try:
             return self._storage.stat(name).etag
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 return None
             raise
 

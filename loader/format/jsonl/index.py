@@ -109,7 +109,7 @@ def open_jsonl_index(storage: Storage, name: str) -> JsonlIndex:
     try:
         index = storage.stat(name + IDX_SUFFIX)
     except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
+        if error.is_missing:
             raise FormatError("this file has no index yet", shard=path, hint=f"run: energon prepare {path}") from error
         raise
     if index.size_bytes < 16 or index.size_bytes % 8:

@@ -152,7 +152,7 @@ def _read_files(storage: Storage, media_filter: MediaFilter, chunk: MediaChunk) 
             with storage.open(info.name, info) as file:
                 rows.extract(FileRegion(file, 0, file.size_bytes), info.name, media_filter)
         except (StorageError, FormatError) as error:  # FormatError: it was replaced in its object store
-            is_outage = isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError)
+            is_outage = isinstance(error, StorageError) and not error.is_missing
             if storage.checks_versions and is_outage:
                 raise  # every other file would count as broken, too
             rows.note_broken(info.name, error.message)

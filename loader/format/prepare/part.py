@@ -101,7 +101,7 @@ def _present(storage: Storage, plan: PreparePlan, names: Sequence[str]) -> list[
         try:
             return storage.stat(name)
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 return None
             raise
 

@@ -212,7 +212,7 @@ class _RemoteScan:
             is_stored = thread.submit(upload_scans, work, self.storage, places) if scans and self.uploads else None
             # An outage is not a fault of a shard: it ends the run, and the next one resumes from the stored scans.
             for result in results:
-                if isinstance(result, StorageError) and not isinstance(result.__cause__, FileNotFoundError):
+                if isinstance(result, StorageError) and not result.is_missing:
                     raise result
             try:
                 yield _scanned(shards, results, places, contents)

@@ -89,7 +89,7 @@ class TokenFile(RecordFile):
         try:
             info = storage.stat(name)
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError) and storage.exists(self.index_name):
+            if error.is_missing and storage.exists(self.index_name):
                 raise FormatError(
                     f"the tokens of this index are missing: there is no {name} next to it",
                     shard=storage.path(self.index_name),
@@ -105,7 +105,7 @@ class TokenFile(RecordFile):
                 self.header = read_header(self._start, file.size_bytes, path=self.index_path)
                 self._check_last(file)
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 raise FormatError(
                     f"this file has no index: there is no {self.index_name} next to it",
                     shard=self.path,

@@ -237,7 +237,7 @@ class JoinFiles:
         try:
             return msgspec.json.decode(read_document(self._storage, file), type=JoinRecord)
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 return None
             raise
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -263,7 +263,7 @@ class JoinFiles:
             path = self._storage.local_path(file_name, info)
             return np.asarray(np.memmap(path, _ROW_NUMBER, "r", header.end(), shape))
         except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
+            if error.is_missing:
                 return None
             raise
         except OSError as error:

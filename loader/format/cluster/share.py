@@ -118,16 +118,16 @@ class PartPlan(msgspec.Struct, frozen=True, kw_only=True):
     def parts(self) -> int:
         return len(self.starts)
 
-    def shards_of(self, number: int) -> tuple[str, ...]:
+    def shards_of(self, part: int) -> tuple[str, ...]:
         """Return the shards of a part; parts are numbered from 1."""
-        stop = self.starts[number] if number < self.parts else len(self.shards)
-        return self.shards[self.starts[number - 1] : stop]
+        stop = self.starts[part] if part < self.parts else len(self.shards)
+        return self.shards[self.starts[part - 1] : stop]
 
 
-def scan_folders(plan: PartPlan, number: int) -> ScanFolders:
+def scan_folders(plan: PartPlan, part: int) -> ScanFolders:
     """Return the folders of the scans of a part."""
     division = json.dumps([plan.starts, plan.shards]).encode("ascii")
-    return ScanFolders(hashlib.sha256(division).hexdigest()[:16], str(number))
+    return ScanFolders(hashlib.sha256(division).hexdigest()[:16], str(part))
 
 
 def divide_shards(shards: Sequence[FileInfo], parts: int) -> PartPlan:
@@ -270,11 +270,11 @@ def format_numbers(numbers: Iterable[int]) -> str:
     '3,17-19'
     """
     ranges: list[list[int]] = []
-    for number in numbers:
-        if ranges and number == ranges[-1][1] + 1:
-            ranges[-1][1] = number
+    for part in numbers:
+        if ranges and part == ranges[-1][1] + 1:
+            ranges[-1][1] = part
         else:
-            ranges.append([number, number])
+            ranges.append([part, part])
     return ",".join(str(start) if start == stop else f"{start}-{stop}" for start, stop in ranges)
 
 
@@ -301,14 +301,14 @@ def check_complete(storage: Storage, unscanned: Sequence[str]) -> None:
         )
     # Find the parts with shards that are not scanned.
     missing = frozenset(unscanned)
-    found = {
-        number: [name for name in plan.shards_of(number) if name in missing] for number in range(1, plan.parts + 1)
+    missing_by_part = {
+        part: [name for name in plan.shards_of(part) if name in missing] for part in range(1, plan.parts + 1)
     }
-    names = [name for shards in found.values() for name in shards]
+    names = [name for shards in missing_by_part.values() for name in shards]
     if not names:
         return
     # Name them, and the command that runs the first one.
-    numbers = [number for number, shards in found.items() if shards]
+    numbers = [part for part, shards in missing_by_part.items() if shards]
     which = (
         f"part {numbers[0]} of {plan.parts} is"
         if len(numbers) == 1

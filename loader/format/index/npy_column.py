@@ -100,13 +100,13 @@ def map_column(storage: Storage, name: str, dtype: str | None, *, is_fixed: bool
     try:
         path = storage.copy_of_fixed(name) if is_fixed else str(storage.local_path(name))
         file = map_file(path)
-        found, rows, offset = _parse_header(
+        stored_dtype, rows, offset = _parse_header(
             storage, name, bytes(memoryview(file)[:_HEADER_BYTES]), len(file), NUMBERS if dtype is None else INTEGERS
         )
-        if dtype is not None and found != np.dtype(dtype):
-            raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
+        if dtype is not None and stored_dtype != np.dtype(dtype):
+            raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {stored_dtype.str!r}")
         # A plain array over a map: creating and indexing an np.memmap takes ten times as long.
-        column = np.frombuffer(file, found, rows, offset) if rows else np.empty(0, found)
+        column = np.frombuffer(file, stored_dtype, rows, offset) if rows else np.empty(0, stored_dtype)
         column.flags.writeable = False
         return column
     except (StorageError, OSError, ValueError) as error:

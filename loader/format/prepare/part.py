@@ -69,6 +69,7 @@ def run_part(
 def _part_plan(storage: Storage, plan: PreparePlan, part: Part, *, write: bool) -> PartPlan:
     """Return the plan of all parts; write it, unless another part has done so or there is nothing to scan."""
     written = read_part_plan(storage)
+    # The first part divides the shards for all parts.
     if written is None:
         search = find_shards(storage, exclude=plan.exclude)
         if search.format is not None:
@@ -78,11 +79,13 @@ def _part_plan(storage: Storage, plan: PreparePlan, part: Part, *, write: bool) 
                 hint="prepare this folder without --part",
             )
         check_destination(storage, plan.ref, shards=search.names, force=plan.force)
+        # Only shards that need a scan are divided.
         reused = {} if plan.force else unchanged_shards(plan, search.shards, PreviousIndex(storage))
-        to_scan = [shard for number, shard in enumerate(search.shards) if number not in reused]
+        to_scan = [shard for position, shard in enumerate(search.shards) if position not in reused]
         written = divide_shards(to_scan, part.parts)
         if write and to_scan:
             written = write_part_plan(storage, written)
+    # Another division would scan some shards twice and leave others out.
     if written.parts != part.parts:
         raise ConfigError(
             f"this dataset is being prepared in {written.parts} parts, since {written.planned_at}; found {part}",
@@ -106,8 +109,8 @@ def _present(storage: Storage, plan: PreparePlan, names: Sequence[str]) -> list[
             raise
 
     with ThreadPoolExecutor(_STATUS_THREADS) as threads:
-        found = threads.map(status, [name for name in names if not (exclude and exclude.search(name))])
-        return [shard for shard in found if shard is not None]
+        stats = threads.map(status, [name for name in names if not (exclude and exclude.search(name))])
+        return [shard for shard in stats if shard is not None]
 
 
 def _scan(

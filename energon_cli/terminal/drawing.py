@@ -106,6 +106,7 @@ def draw_picture(
     """Draw an RGB image."""
     if method == "shades":
         return Drawing(width, shades(image, width, height, _ASCII_SHADES if ascii_only else _BLOCK_SHADES))
+    # Colours and graphics are drawn over blanks, which keep their space.
     blank = [" " * width] * height
     if method == "blocks":
         return Drawing(width, blank, colours=half_blocks(image, width, height, truecolour=truecolour))
@@ -228,12 +229,14 @@ def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
 
 def _cut_long_runs(gap: Numbers, length: Numbers) -> tuple[npt.NDArray[np.intp], Numbers, Numbers]:
     """Divide gaps and runs of more than 255 characters into several rows; return their numbers, gaps and runs."""
+    # Count the rows of each gap and run, and number them.
     rows_of_gap = np.maximum(gap - 1, 0) // _LONGEST_RUN  # before the row in which the run begins
     rows = rows_of_gap + 1 + (length - 1) // _LONGEST_RUN
     row = np.repeat(np.arange(len(gap)), rows)
-    number = (np.arange(len(row)) - np.repeat(np.cumsum(rows) - rows, rows)).astype(np.int32)
-    of_run = number - rows_of_gap[row]
-    cut_gap = np.clip(gap[row] - number * _LONGEST_RUN, 0, _LONGEST_RUN)
+    piece = (np.arange(len(row)) - np.repeat(np.cumsum(rows) - rows, rows)).astype(np.int32)
+    of_run = piece - rows_of_gap[row]
+    # Cut each row to its part of the gap, then of the run.
+    cut_gap = np.clip(gap[row] - piece * _LONGEST_RUN, 0, _LONGEST_RUN)
     cut_length = np.where(of_run < 0, 0, np.clip(length[row] - of_run * _LONGEST_RUN, 0, _LONGEST_RUN))
     return row, cut_gap, cut_length
 

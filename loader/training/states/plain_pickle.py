@@ -85,16 +85,16 @@ def check_plain(state: Any, *, is_json: bool = False) -> None:
     """Check that a state, whose size was checked, is plain data.
 
     Args:
-        is_json: Refuse what JSON cannot represent, too: keys that are no strings, infinite numbers, and numbers of
-            numpy, to which some frameworks convert Python's.
+        is_json: Refuse what JSON cannot represent, too: keys that are neither strings nor integers, which JSON makes
+            strings, infinite numbers, and numbers of numpy, to which some frameworks convert Python's.
     """
     plain_types = _PLAIN_TYPES if is_json else (*_PLAIN_TYPES, np.number)
     pending = [state]
     while pending:
         value = pending.pop()
         if isinstance(value, Mapping):
-            if is_json and not all(isinstance(key, str) for key in value):
-                raise StateError("this state is damaged: it has keys that are not strings")
+            if is_json and not all(isinstance(key, str) or type(key) is int for key in value):
+                raise StateError("this state is damaged: it has keys that are neither strings nor integers")
             pending.extend(value.values())
         elif isinstance(value, list | tuple):
             pending.extend(value)

@@ -204,6 +204,13 @@ class PipedQuestions:
         return ConfigError(f"invalid answer {answer!r}: {why}", at=f"answer {self._asked} on standard input")
 
 
+RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
+"""The ratios that menus offer, by their labels."""
+
+DEFAULT_RATIO = "8,1,1"
+OTHER_RATIO = "custom ratio …"
+
+
 def format_ratio(ratio: Mapping[str, float]) -> str:
     """Return the text of a ratio, as the user types it."""
     if list(ratio) == ["train", "val", "test"][: len(ratio)]:

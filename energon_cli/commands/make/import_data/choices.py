@@ -23,7 +23,7 @@ from ....console import is_terminal
 from ..prepare.choices import show_trial
 from ..prepare.flags import type_of_flags
 from ..prompts import AnswerHistory
-from ..questions import PipedQuestions, ask
+from ..questions import DEFAULT_RATIO, OTHER_RATIO, RATIOS, PipedQuestions, ask
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -100,14 +100,7 @@ class ImportFlags:
         return DownloadOptions(allow_private=self.allow_private, max_bytes=self.max_size) if self.download else None
 
 
-_DEFAULT_RATIO = "8,1,1"
 _MIN_TO_SPLIT = 10  # samples, so that no part is empty
-_RATIOS = {
-    "8,1,1    train, val and test": "8,1,1",
-    "9,1,0    train and val": "9,1,0",
-    "1,0,0    all train": "1",
-}
-_OTHER_RATIO = "custom ratio …"
 
 
 def resolve_choices(
@@ -125,13 +118,13 @@ def resolve_choices(
     # Without prompts, take the proposals.
     if flags.yes or flags.dry_run:
         if ratio is None and not is_split and len(listed.rows) >= _MIN_TO_SPLIT:
-            ratio = parse_ratio(_DEFAULT_RATIO)
+            ratio = parse_ratio(DEFAULT_RATIO)
         return ratio, propose_choices(given)
     # Read answers from standard input.
     if not flags.asks_by_menus:
         questions = PipedQuestions(show=console.print)
         if ratio is None and not is_split:
-            ratio = questions.split(SplitRequest(ratio=parse_ratio(_DEFAULT_RATIO))).ratio
+            ratio = questions.split(SplitRequest(ratio=parse_ratio(DEFAULT_RATIO))).ratio
         return ratio, ask(questions, given)
     # Prompt with menus, again if the user goes back.
     from ..menus import MenuQuestions
@@ -193,20 +186,18 @@ def _proposal_of_sources(listed: ListedRows) -> DatasetYaml | None:
 
 def _ask_split(listed: ListedRows, previous: str | None, history: AnswerHistory) -> str:
     """Prompt for the split; return a ratio, or an empty text to keep the split parts of the sources."""
-    from ..menus import validator
-    from ..prompts import ask_text, select
+    from ..menus import ask_ratio
+    from ..prompts import select
 
     labels: dict[str, str] = {}
     names = [name for name in listed.rows.split_names if name]
     if names:
         labels[f"as the source has it: {', '.join(names)}"] = ""
-    labels |= _RATIOS
+    labels |= RATIOS
     default = next((label for label, ratio in labels.items() if ratio == previous), None)
     question = f"How should the {plural(len(listed.rows), 'sample')} be split?"
-    label = select(question, [*labels, _OTHER_RATIO], default=default, can_go_back=history.can_go_back)
-    if label != _OTHER_RATIO:
-        return labels[label]
-    return ask_text("Ratio of train, val and test:", default=previous or _DEFAULT_RATIO, check=validator(parse_ratio))
+    label = select(question, [*labels, OTHER_RATIO], default=default, can_go_back=history.can_go_back)
+    return ask_ratio(previous) if label == OTHER_RATIO else labels[label]
 
 
 def settle_outside_files(flags: ImportFlags, access: FileAccess) -> ImportFlags:

@@ -204,14 +204,28 @@ def _as_json(value: Any) -> Any:
     return str(value)
 
 
-def facts_of(report: Any, names: str) -> dict[str, Any]:
-    """Return attributes of a report, in this order, for a JSON document; ``bytes=size_bytes`` gives one another key.
+def facts_of(report: Any, names: str, **others: Any) -> dict[str, Any]:
+    """Return a JSON document: the named attributes of a report, in this order.
 
-    >>> facts_of(slice(1, 5), "start end=stop")
-    {'start': 1, 'end': 5}
+    Args:
+        names: Names between blanks. ``bytes=size_bytes`` has the key ``bytes``; ``prepared.samples`` is an attribute of
+            an attribute, with the key ``samples``.
+        others: Values that the report lacks, or has in another form, by their keys.
+
+    >>> facts_of(slice(1, 5), "path start end=stop start.real", path="/data/coco")
+    {'path': '/data/coco', 'start': 1, 'end': 5, 'real': 1}
     """
-    pairs = (name.partition("=") for name in names.split())
-    return {key: attrgetter(attribute or key)(report) for key, _, attribute in pairs}
+    document = {}
+    for name in names.split():
+        key, _, attribute = name.rpartition("=")
+        key = key or attribute.rpartition(".")[2]
+        document[key] = others[key] if key in others else attrgetter(attribute)(report)
+    return document
+
+
+def print_reports(documents: Sequence[Any], *, is_list: bool) -> None:
+    """Print the reports of several datasets as JSON, or the only report."""
+    print_json({"datasets": documents} if is_list else documents[0])
 
 
 def write_file(path: str, content: bytes, *, hint: str) -> None:

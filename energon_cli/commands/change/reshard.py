@@ -97,16 +97,16 @@ def _show(report: ReshardReport, dest: str, *, as_json: bool) -> None:
     written, prepared = report.written, report.written.prepared
     warnings = (*report.warnings, *prepared.warnings)
     if as_json:
-        prepare = "samples=prepared.samples shards=prepared.shards size_bytes split=prepared.split"
-        document = {
-            "output": dest,
-            **facts_of(written, f"{prepare} shards_kept_from_interrupted_run=resumed renamed_keys=renamed"),
-            **facts_of(report, "excluded without_parts columns filters"),
-            "warnings": warnings,
-            "seconds": round(written.seconds, 3),
-            "account": written.account,
-        }
         show_account(written.account)
+        document = facts_of(
+            report,
+            "output written.prepared.samples written.prepared.shards written.size_bytes written.prepared.split "
+            "shards_kept_from_interrupted_run=written.resumed renamed_keys=written.renamed excluded without_parts "
+            "columns filters warnings seconds written.account",
+            output=dest,
+            warnings=warnings,
+            seconds=round(written.seconds, 3),
+        )
         print_json(document)
         return
     # The text has what was written, and what was not.

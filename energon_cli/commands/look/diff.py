@@ -89,13 +89,12 @@ def diff(
 
 
 def _document(report: DiffReport) -> dict[str, Any]:
-    return {
-        **facts_of(report, "a=before b=after kinds same=is_same count resumes"),
-        "differences": [
-            {**facts_of(one, "place name a=before b=after"), "text": str(one)} for one in report.differences
-        ],
-        "notes": report.notes,
-    }
+    differences = [
+        facts_of(difference, "place name a=before b=after text", text=str(difference))
+        for difference in report.differences
+    ]
+    names = "a=before b=after kinds same=is_same count resumes differences notes"
+    return facts_of(report, names, differences=differences)
 
 
 def _show(console: Console, report: DiffReport) -> None:

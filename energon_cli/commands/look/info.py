@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ...command import energon_command
-from ...console import linked_path, output_console, print_json
+from ...console import linked_path, output_console, print_reports
 from ...dataset_options import check_ref, dataset_options
 from ...options import shared_options
 from ...progress import ProgressBar
@@ -62,6 +62,6 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool) -> None:
             console = output_console()
             show_facts(console, facts, linked_path(console, facts["path"]))
     if as_json:
-        print_json(documents[0] if len(refs) == 1 else {"datasets": documents})
+        print_reports(documents, is_list=len(refs) != 1)
     if any(facts.get("faults") or facts.get("damaged") for facts in documents):
         raise click.exceptions.Exit(1)

@@ -32,22 +32,26 @@ def lint_document(
     path: str, level: str, report: LintReport, fixed: int | None, pages: PageLinks | None = None
 ) -> dict[str, Any]:
     """Return the ``--json`` document of a check; its keys are stable."""
-    return {
-        "path": path,
-        "level": level,
-        **facts_of(report, "complete datasets shards samples"),
-        "seconds": round(report.seconds, 3),
-        **facts_of(report, "decoded_media media_note errors"),
-        "warnings": len(report.findings) - report.errors,
-        "fixed": fixed,
-        "pictures": _pictures_by_part(report),
-        "part_sets": report.part_sets,
-        "findings": [
-            facts_of(finding, "severity code message dataset shard key part offset at hint")
-            | {"page": None if pages is None else pages.url(finding.dataset, finding.shard, finding.key)}
-            for finding in report.findings
-        ],
-    }
+    findings = [
+        facts_of(
+            finding,
+            "severity code message dataset shard key part offset at hint page",
+            page=None if pages is None else pages.url(finding.dataset, finding.shard, finding.key),
+        )
+        for finding in report.findings
+    ]
+    return facts_of(
+        report,
+        "path level complete datasets shards samples seconds decoded_media media_note errors warnings fixed pictures "
+        "part_sets findings",
+        path=path,
+        level=level,
+        seconds=round(report.seconds, 3),
+        warnings=len(report.findings) - report.errors,
+        fixed=fixed,
+        pictures=_pictures_by_part(report),
+        findings=findings,
+    )
 
 
 def show_lint(

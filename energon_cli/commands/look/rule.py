@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from loader.accounting import Rule
 
+_TEXTS = ("why", "action", "example")  # are Markdown
 _LABEL_WIDTH = 9
 _COLOURS = {"error": "red", "failed": "red", "warning": "yellow", "left out": "yellow"}
 
@@ -59,8 +60,8 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
 def _document(rule: Rule) -> dict[str, Any]:
     from loader.accounting import plain_text
 
-    texts = {name: plain_text(getattr(rule, name)) for name in ("why", "action", "example")}
-    return {**facts_of(rule, "code severity meaning"), **texts}
+    texts = {name: plain_text(getattr(rule, name)) for name in _TEXTS}
+    return facts_of(rule, "code severity meaning why action example", **texts)
 
 
 def _show(console: Console, rule: Rule) -> None:
@@ -69,7 +70,7 @@ def _show(console: Console, rule: Rule) -> None:
     document = _document(rule)
     colour = _COLOURS[rule.severity]
     console.print(Text.assemble((f"{rule.severity} {rule.code}", colour), f": {rule.meaning}"))
-    for label in ("why", "action", "example"):
+    for label in _TEXTS:
         line = Text.assemble("  ", (f"{label + ':':<{_LABEL_WIDTH}}", "cyan"), document[label])
         console.print(line)
 

@@ -12,7 +12,7 @@ from loader.errors import StorageError, escape_controls
 from loader.inspect import print_part_sets, print_table
 
 from ...command import energon_command
-from ...console import output_console, print_json, show_note, write_file
+from ...console import output_console, print_reports, show_note, write_file
 from ...dataset_options import check_ref, dataset_options, query_options
 from ...options import shared_options
 from ...progress import ProgressBar
@@ -127,7 +127,7 @@ def stats(
                 show_note(f"wrote {html}")
     # Print the JSON of all datasets.
     if as_json:
-        print_json(documents[0] if len(documents) == 1 else {"datasets": documents})
+        print_reports(documents, is_list=len(documents) != 1)
     if has_findings:
         raise click.exceptions.Exit(1)
 

@@ -161,20 +161,19 @@ def _modalities(names: str) -> tuple[str, ...]:
 
 
 def _loader_document(loader: LoggedLoader, *, analyzed: bool) -> dict[str, Any]:
-    return {
-        **facts_of(loader, "loader=number start"),
-        "modality": loader.modality or None,
-        "paths": loader.paths,
-        "ranks": sorted(loader.ranks),
-        "uses": loader.samples,
-        "analyzed": analyzed,
-    }
+    return facts_of(
+        loader,
+        "loader=number start modality paths ranks uses=samples analyzed",
+        modality=loader.modality or None,
+        ranks=sorted(loader.ranks),
+        analyzed=analyzed,
+    )
 
 
 def _list(loader: LoggedLoader, steps: Sequence[int], key: str | None, *, as_json: bool) -> None:
     """List the samples of steps, or the uses of a sample, in the order of steps and ranks."""
     found = [
-        {"step": batch.step, "rank": batch.rank, "position": position, "key": name}
+        facts_of(batch, "step rank position key", position=position, key=name)
         for batch in sorted(loader.batches)
         if not steps or batch.step in steps
         for position, name in enumerate(batch.keys)

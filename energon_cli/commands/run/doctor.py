@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,11 +15,11 @@ from ...console import facts_of, output_console, print_json
 from ...options import shared_options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rich.console import Console
 
-    from loader.inspect import Checkup
+    from loader.inspect import Advice, Checkup
 
 
 @energon_command("doctor", takes_path=False)
@@ -51,7 +51,7 @@ def doctor(*, as_json: bool) -> None:
         advice.append(Advice(severity=severity, subject="installation", message=message, hint=hint))
     # Report; anything to change makes the exit code 1.
     if as_json:
-        print_json({**_document(checkup), "findings": advice})
+        print_json(_document(checkup, advice))
     else:
         from rich.text import Text
 
@@ -69,16 +69,16 @@ def doctor(*, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _document(checkup: Checkup) -> dict[str, Any]:
+def _document(checkup: Checkup, findings: Sequence[Advice]) -> dict[str, Any]:
     cache = checkup.cache
-    return {
-        **facts_of(checkup.installed, "toolkit python packages=required"),
-        "extras": {name: {"missing": missing} for name, missing in checkup.installed.extras.items()},
-        "gpus": checkup.gpus,
-        **asdict(checkup.limits),
-        "temporary": checkup.temporary,
-        "cache": cache and {**facts_of(cache, "path=folder limit_bytes"), "disk": checkup.cache_disk},
-    }
+    limits = " ".join(f"limits.{field.name}" for field in fields(checkup.limits))
+    return facts_of(
+        checkup,
+        f"installed.toolkit installed.python packages=installed.required extras gpus {limits} temporary cache findings",
+        extras={name: {"missing": missing} for name, missing in checkup.installed.extras.items()},
+        cache=cache and facts_of(cache, "path=folder limit_bytes disk", disk=checkup.cache_disk),
+        findings=findings,
+    )
 
 
 def _show_facts(console: Console, checkup: Checkup) -> None:

@@ -13,7 +13,7 @@ from loader.format.documents import content_of_folder, fault_of_file, new_folder
 from loader.inspect import format_bytes, plural
 from loader.storage import is_url, open_parent
 
-from ....console import output_console, print_json
+from ....console import facts_of, output_console, print_json
 from ....progress import ProgressBar
 from .flags import PrepareFlags, check_flags, given_flags
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _SHARED = ("split_ratio", "sample_type", "field_map", "dry_run", "compat", "num_workers", "strict")
 """Flags that both commands have; None and False are their defaults."""
+
+_FILE_FACTS = "path samples bytes dry_run"
+_JOIN_FACTS = "path dry_run joins"
 
 
 def offer_import(flags: PrepareFlags) -> str | None:
@@ -102,9 +105,8 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
     with ProgressBar("Reading lines", unit="bytes") as bar:
         index_lines = jsonl.build_jsonl_index if flags.dry_run else jsonl.prepare_jsonl
         index = index_lines(storage, name, progress=lambda done: bar.update(done, size_bytes))
-    document = {"path": flags.path, "samples": len(index), "bytes": size_bytes, "dry_run": flags.dry_run}
     if flags.as_json:
-        print_json(document)
+        print_json(facts_of(flags, _FILE_FACTS, samples=len(index), bytes=size_bytes))
         return
     verb = "would index" if flags.dry_run else "indexed"
     samples = plural(len(index), "sample")
@@ -119,9 +121,8 @@ def check_record_file(flags: PrepareFlags) -> None:
 
     check_flags(flags)
     file = open_record_path(flags.path)
-    document = {"path": flags.path, "samples": len(file), "bytes": file.size_bytes, "dry_run": flags.dry_run}
     if flags.as_json:
-        print_json(document)
+        print_json(facts_of(flags, _FILE_FACTS, samples=len(file), bytes=file.size_bytes))
         return
     size = format_bytes(file.size_bytes)
     output_console().print(
@@ -156,12 +157,12 @@ def prepare_joins(flags: PrepareFlags) -> None:
             f"{', '.join(given)} {verb} valid only for folders of shards; for a metadataset, only joins are prepared."
         )
     if flags.dry_run:
-        _print_plan(path, as_json=flags.as_json)
+        _print_plan(flags)
         return
     with ProgressBar("Joining", unit="samples") as bar:
         reports = prepare_metadataset(path, progress=bar.update, compat=flags.compat is True)
     if flags.as_json:
-        print_json({"path": path, "dry_run": False, "joins": reports})
+        print_json(facts_of(flags, _JOIN_FACTS, joins=reports))
         return
     if not reports:
         _print(f"{path} has no joins: nothing to prepare; all its datasets exist")
@@ -169,16 +170,16 @@ def prepare_joins(flags: PrepareFlags) -> None:
         _print(_line(path, report))
 
 
-def _print_plan(path: str, *, as_json: bool) -> None:
+def _print_plan(flags: PrepareFlags) -> None:
     from loader.metadataset import plan_joins
 
+    path = flags.path
     plans = plan_joins(path)
-    if as_json:
+    if flags.as_json:
         joins = [
-            {"file": plan.file, "place": plan.place, "datasets": [member.path for member in plan.members]}
-            for plan in plans
+            facts_of(plan, "file place datasets", datasets=[member.path for member in plan.members]) for plan in plans
         ]
-        print_json({"path": path, "dry_run": True, "joins": joins})
+        print_json(facts_of(flags, _JOIN_FACTS, joins=joins))
         return
     for plan in plans:
         datasets = " with ".join(member.path for member in plan.members)

@@ -17,7 +17,7 @@ from loader.inspect import (
 
 from ....console import facts_of, show_note, show_warning
 from ....settings import output_settings
-from ..prepare_media import media_document
+from ..prepare_media import MEDIA_FACTS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -123,21 +123,18 @@ def report_document(
     decompressed: Sequence[str],
 ) -> dict[str, Any]:
     """Return the ``--json`` document of a run; its keys are stable."""
-    return {
-        "path": path,
-        **facts_of(report, "samples shards bytes=size_bytes changed parts scanned resumed reused"),
-        "decompressed": decompressed,
-        "split": report.split,
-        "part_sets": part_sets,
-        "files": sorted(files),
-        **facts_of(report, "duplicate_keys compat"),
-        "media_metadata": media_document(report.media) if report.media else None,
-        "uuid": report.uuid,
-        "seconds": round(report.seconds, 3),
-        "warnings": report.warnings,
-        "notes": notes,
-        "account": report.account,
-    }
+    return facts_of(
+        report,
+        "path samples shards bytes=size_bytes changed parts scanned resumed reused decompressed split part_sets files "
+        "duplicate_keys compat media_metadata uuid seconds warnings notes account",
+        path=path,
+        decompressed=decompressed,
+        part_sets=part_sets,
+        files=sorted(files),
+        media_metadata=facts_of(report.media, MEDIA_FACTS) if report.media else None,
+        seconds=round(report.seconds, 3),
+        notes=notes,
+    )
 
 
 def _media_line(report: MediaReport) -> str:

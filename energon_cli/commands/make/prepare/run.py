@@ -93,8 +93,8 @@ def prepare_part(flags: PrepareFlags) -> None:
             on_progress=lambda now: bar.update(now.shards_done, now.shards_total),
         )
     if flags.as_json:
-        facts = facts_of(report, "part=part.number parts=part.parts shards bytes=size_bytes scanned")
-        print_json({"path": flags.path, **facts, "dry_run": flags.dry_run, "seconds": report.seconds})
+        names = "path part=part.number part.parts shards bytes=size_bytes scanned dry_run seconds"
+        print_json(facts_of(report, names, path=flags.path, dry_run=flags.dry_run))
     else:
         _show_part(flags, report)
 
@@ -153,7 +153,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
     decompressed = _decompress(flags, console) if flags.decompress else None
     if flags.dry_run and decompressed is not None and decompressed.written:
         if flags.as_json:
-            print_json({"path": flags.path, "dry_run": True, "decompressed": list(decompressed.written)})
+            print_json(facts_of(flags, "path dry_run decompressed", decompressed=decompressed.written))
         return
     # Find the shards, and check that the dataset may be written.
     folder = inspect_folder(flags.ref, exclude=flags.exclude, scans=False)
@@ -328,19 +328,16 @@ def _show_draft(draft: _Draft, console: Console, account: Account) -> None:
     warnings = [*draft.warnings, *(planned.warnings if planned is not None else ())]
     size_bytes = sum(folder.sizes.values())
     if draft.flags.as_json:
-        document: dict[str, Any] = {
-            "path": path,
-            "dry_run": True,
-            "shards": len(folder.sizes),
-            "bytes": size_bytes,
-            "split": None if planned is None else {name: list(shards) for name, shards in planned.parts.items()},
-            "sample_ranges": {} if planned is None else {name: str(found) for name, found in planned.ranges.items()},
-            "files": dict(draft.files),
-            "part_sets": list(draft.part_sets),
-            "warnings": warnings,
-            "notes": list(draft.notes),
-            "account": account,
-        }
+        document = facts_of(
+            draft,
+            "flags.path flags.dry_run shards bytes split sample_ranges files part_sets warnings notes account",
+            shards=len(folder.sizes),
+            bytes=size_bytes,
+            split=None if planned is None else planned.parts,
+            sample_ranges={} if planned is None else planned.ranges,
+            warnings=warnings,
+            account=account,
+        )
         print_json(document)
         return
     shards = plural(len(folder.sizes), "shard")

@@ -127,8 +127,8 @@ def _list(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:
     if as_json:
         print_reports(list(map(_listed_document, listed)), is_list=is_mix)
         return
-    for one in listed:
-        _show_list(one, title=one.path if is_mix else None)
+    for exclusions in listed:
+        _show_list(exclusions, title=exclusions.path if is_mix else None)
 
 
 def _undo(ref: DatasetRef, *, is_mix: bool, as_json: bool) -> None:

@@ -168,6 +168,7 @@ def _copy_samples(
     from loader.convert import ExportRequest, export_samples
 
     endings = (form for form in forms_of_files if output.endswith(f".{form}"))
+    # Choose the form, and copy.
     request = ExportRequest(
         refs=[check_ref(ref) for ref in refs],
         output=output,

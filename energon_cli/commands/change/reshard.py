@@ -73,6 +73,7 @@ def reshard(
 
     if shuffle_seed is not None and sort_by is not None:
         raise click.UsageError("Pass --shuffle or --sort-by, not both.")
+    # Without --split-ratio, the new dataset has the split of the old one.
     plan = ReshardPlan(
         ref=check_ref(ref),
         output=dest,
@@ -87,6 +88,7 @@ def reshard(
         workers=num_workers or usable_cores(),
         **options,
     )
+    # Write the shards, and prepare the dataset that they form.
     with ProgressBar("Writing shards", unit="samples") as bar:
         report = run_reshard(plan, on_progress=lambda now: bar.update(now.samples, now.samples_total))
     _show(report, dest, as_json=as_json)

@@ -98,8 +98,9 @@ def _document(report: DiffReport) -> dict[str, Any]:
 
 
 def _show(console: Console, report: DiffReport) -> None:
-    for one in report.differences:
-        console.print(str(one))
+    for difference in report.differences:
+        console.print(str(difference))
+    # What is counted and not listed, and the verdict for a checkpoint.
     hidden = report.count - len(report.differences)
     if hidden:
         console.print(f"… and {hidden:,} more (--max-differences)")

@@ -51,13 +51,13 @@ def info(refs: tuple[DatasetRef, ...], *, as_json: bool) -> None:
     from loader.inspect import path_facts, show_facts
 
     documents = []
-    for number, given in enumerate(refs):
+    for position, given in enumerate(refs):
         ref = check_ref(given)
         with ProgressBar("Scanning headers", unit="shards") as bar:
             facts = path_facts(ref, workers=usable_cores(), on_progress=bar.update)
         documents.append(facts)
         if not as_json:
-            if number:
+            if position:
                 click.echo()
             console = output_console()
             show_facts(console, facts, linked_path(console, facts["path"]))

@@ -32,6 +32,7 @@ def lint_document(
     path: str, level: str, report: LintReport, fixed: int | None, pages: PageLinks | None = None
 ) -> dict[str, Any]:
     """Return the ``--json`` document of a check; its keys are stable."""
+    # Describe each finding, with the page of its sample if pages are served.
     findings = [
         facts_of(
             finding,
@@ -179,6 +180,7 @@ def _lines(
     finding = group.first
     where = _place(finding) if len(group.places) == 1 else _places(group)
     url = page(finding)
+    # The first line names the finding and its place, which is a link to the page or file.
     line = Text()
     line.append(f"{finding.severity:<7} {finding.code}", style="red" if finding.severity == "error" else "yellow")
     if where:
@@ -187,6 +189,7 @@ def _lines(
         line.append(escape_controls(where), style=Style(bold=True, link=target))
     line.append(f": {escape_controls(finding.message)}")
     yield line
+    # Further lines have what the first line cannot: a URL without links, the position, and the hint.
     if url is not None and not has_links:
         yield Text(f"  page: {url}")
     for label, value in (("at", finding.at), ("hint", finding.hint)):
@@ -286,9 +289,9 @@ def github_commands(path: str, report: LintReport) -> Iterator[str]:
         file = os.path.relpath(where) if os.path.exists(where := _file(path, finding)) else where
         properties = {"file": file, "title": f"{finding.code} {_sample(finding)}".rstrip()}
         shown = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-        place = "" if finding.offset is None else f" (at byte {finding.offset})"
+        at = "" if finding.offset is None else f" (at byte {finding.offset})"
         hint = "" if finding.hint is None else f"\nhint: {finding.hint}"
-        yield f"::{finding.severity} {shown}::{_data(f'{finding.message}{place}{hint}')}"
+        yield f"::{finding.severity} {shown}::{_data(f'{finding.message}{at}{hint}')}"
 
 
 def _data(text: str) -> str:

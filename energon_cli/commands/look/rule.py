@@ -46,13 +46,13 @@ def rule(codes: tuple[str, ...], *, as_json: bool) -> None:
     except ConfigError as error:
         raise click.BadParameter(f"{error.message} ({error.hint})", param_hint="CODE") from error
     if as_json:
-        print_json([_document(one) for one in rules or (one for group in rule_groups() for one in group.rules)])
+        print_json([_document(each) for each in rules or (each for group in rule_groups() for each in group.rules)])
         return
     console = output_console()
-    for number, one in enumerate(rules):
-        if number:
+    for position, each in enumerate(rules):
+        if position:
             console.print()
-        _show(console, one)
+        _show(console, each)
     if not rules:
         _show_all(console)
 

@@ -97,6 +97,7 @@ class MenuQuestions:
         return choice
 
     def _pick_split(self, proposed: SplitRequest, previous: SplitRequest | None) -> SplitRequest:
+        # Collect the choices: the proposal, if it comes from names, then ratios.
         choices: dict[str, Any] = {}
         if proposed.parts:
             counts = ", ".join(f"{name} ({plural(len(shards), 'shard')})" for name, shards in proposed.parts.items())
@@ -106,9 +107,11 @@ class MenuQuestions:
             ratios = dict(reversed(ratios.items()))  # all train first
         by_samples = {_BY_SAMPLES: SplitRequest(ratio=parse_ratio(DEFAULT_RATIO), by_samples=True)}
         choices |= by_samples | ratios if proposed.by_samples else ratios | by_samples
+        # Point at the previous answer.
         default = next((label for label, choice in choices.items() if choice == previous), None)
         if previous is not None and default is None:
             default = OTHER_RATIO if previous.patterns is None else _PATTERNS
+        # Prompt, again if the user goes back from a ratio or patterns.
         while True:
             picked = self._select("How should the shards be split?", [*choices, OTHER_RATIO, _PATTERNS], default)
             try:
@@ -127,8 +130,8 @@ class MenuQuestions:
         patterns: list[tuple[str, str]] = []
 
         def match(text: str) -> int:
-            found = split_by_patterns(self._shards, [parse_split_part(text)])
-            return sum(map(len, found.parts.values()))
+            split = split_by_patterns(self._shards, [parse_split_part(text)])
+            return sum(map(len, split.parts.values()))
 
         while True:
             answer = ask_text(

@@ -143,23 +143,6 @@ def _failures_line(report: ImportReport) -> str:
     return f"{plural(report.failed, 'sample')} failed, listed in {report.failures_file}: {shown}{more}"
 
 
-def report_document(
-    path: str, report: ImportReport, *, sources: Sequence[Source], files: Mapping[str, str], notes: Sequence[str]
-) -> dict[str, Any]:
-    """Return the ``--json`` document of an import; its keys are stable."""
-    return facts_of(
-        report,
-        "output columns prepared.samples prepared.shards bytes=size_bytes prepared.split failed failures failures_file "
-        "renamed changed first_changed written resumed files prepared.compat prepared.uuid seconds prepared.warnings "
-        "notes account",
-        output=path,
-        columns=_columns_document(sources),
-        files=sorted(files),
-        seconds=round(report.seconds, 3),
-        notes=notes,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
     ratio: Mapping[str, float] | None  # of split parts
@@ -218,8 +201,18 @@ def import_sources(flags: ImportFlags) -> None:
     # Report.
     if flags.as_json:
         show_account(report.account)
-        notes = [*listed.notes, *draft.notes]
-        print_json(report_document(flags.output, report, sources=listed.sources, files=draft.files, notes=notes))
+        document = facts_of(
+            report,
+            "output columns prepared.samples prepared.shards bytes=size_bytes prepared.split failed failures "
+            "failures_file renamed changed first_changed written resumed files prepared.compat prepared.uuid seconds "
+            "prepared.warnings notes account",
+            output=flags.output,
+            columns=_columns_document(listed.sources),
+            files=sorted(draft.files),
+            seconds=round(report.seconds, 3),
+            notes=[*listed.notes, *draft.notes],
+        )
+        print_json(document)
         return
     show_done(console, flags.output, report)
     show_account(report.account)
@@ -259,9 +252,9 @@ def _list(flags: ImportFlags, access: FileAccess, stack: ExitStack) -> ListedRow
 
 def _without_shard(folder: ShardFolder) -> ShardFolder:
     """Name samples by their keys alone: their shard is temporary."""
-    found = folder.contents
-    examples = [(key.partition("/")[2], parts) for key, parts in found.examples]
-    contents = replace(found, key=found.key.partition("/")[2], examples=examples, are_first=True, warnings=())
+    sampled = folder.contents
+    examples = [(key.partition("/")[2], parts) for key, parts in sampled.examples]
+    contents = replace(sampled, key=sampled.key.partition("/")[2], examples=examples, are_first=True, warnings=())
     return replace(folder, contents=contents)
 
 

@@ -34,7 +34,7 @@ def offer_import(flags: PrepareFlags) -> str | None:
     """Offer to import a path that holds no shards; return the folder of the dataset, None for the path itself."""
     from loader.convert.sources import ways_to_import
 
-    from ..prompts import GoBack, select
+    from ..prompts import select_or_leave
 
     # Only people on a terminal are asked, and only about files that are no shards.
     path = flags.path
@@ -54,18 +54,15 @@ def offer_import(flags: PrepareFlags) -> str | None:
     if not choices:
         return None
     tables, leave = "prepare the tables alone, as they are", "leave, and write nothing"
-    choices |= {**({tables: None} if content == "tables" else {}), leave: None}
+    choices |= {tables: None} if content == "tables" else {}
     # Ask, and leave if nothing is to be imported.
     labels = {escape_controls(label): label for label in choices}
     what = "files that no sample of a shard has" if content == "tables" else "files, and no shards"
-    try:
-        label = labels[select(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels])]
-    except GoBack:
-        label = leave
-    if label == leave:
+    label = select_or_leave(f"{escape_controls(path)} holds {what}. Make a dataset of them?", [*labels], leave)
+    if label is None:
         output_console().print("nothing was written")
         raise click.exceptions.Exit(1)
-    choice = choices[label]
+    choice = choices[labels[label]]
     if choice is None:
         return None
     # Run the import, with the flags that both commands have.
@@ -156,11 +153,13 @@ def prepare_joins(flags: PrepareFlags) -> None:
         raise click.UsageError(
             f"{', '.join(given)} {verb} valid only for folders of shards; for a metadataset, only joins are prepared."
         )
+    # Show the plan only, or prepare the joins.
     if flags.dry_run:
         _print_plan(flags)
         return
     with ProgressBar("Joining", unit="samples") as bar:
         reports = prepare_metadataset(path, progress=bar.update, compat=flags.compat is True)
+    # Report.
     if flags.as_json:
         print_json(facts_of(flags, _JOIN_FACTS, joins=reports))
         return

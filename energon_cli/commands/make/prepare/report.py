@@ -15,9 +15,8 @@ from loader.inspect import (
     print_table,
 )
 
-from ....console import facts_of, show_note, show_warning
+from ....console import show_note, show_warning
 from ....settings import output_settings
-from ..prepare_media import MEDIA_FACTS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,28 +31,28 @@ def show_found(console: Console, path: str, sizes: Mapping[str, int]) -> None:
     console.print(f"{escape_controls(path)}: {plural(len(sizes), 'shard')}, {format_bytes(sum(sizes.values()))}")
 
 
-def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], found: SampledContents) -> None:
+def show_part_sets(console: Console, table: Sequence[Mapping[str, Any]], sampled: SampledContents) -> None:
     """Print the table of part sets, and how many samples were inspected for it."""
-    inspected = found.contents
+    inspected = sampled.contents
     if not output_settings().quiet:
         print_part_sets(console, table)
     if inspected.samples and not output_settings().quiet:
         where = plural(inspected.shards, "shard")
         console.print(f"contents inspected: {plural(inspected.samples, 'sample')} of {where}")
-    show_warning(*found.warnings)
-    show_note(*found.conflicts)
+    show_warning(*sampled.warnings)
+    show_note(*sampled.conflicts)
 
 
-def show_first_sample(console: Console, found: SampledContents) -> None:
+def show_first_sample(console: Console, sampled: SampledContents) -> None:
     """Print the parts of a sample."""
     from loader.inspect import SampleView, describe_parts
 
     from ....terminal.render import render_sample, terminal_space
 
-    if not found.parts:
+    if not sampled.parts:
         return
-    title = f"{'first ' if found.is_first else ''}sample: {found.key}"
-    view = SampleView(title=title, fields=describe_parts(found.parts))
+    title = f"{'first ' if sampled.is_first else ''}sample: {sampled.key}"
+    view = SampleView(title=title, fields=describe_parts(sampled.parts))
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line)
 
@@ -111,30 +110,6 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
         console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}")
     console.print("Done")  # a line of megatron-energon, which scripts look for
     show_warning(*report.warnings)
-
-
-def report_document(
-    path: str,
-    report: PrepareReport,
-    part_sets: Sequence[Mapping[str, Any]],
-    *,
-    files: Mapping[str, str],
-    notes: Sequence[str],
-    decompressed: Sequence[str],
-) -> dict[str, Any]:
-    """Return the ``--json`` document of a run; its keys are stable."""
-    return facts_of(
-        report,
-        "path samples shards bytes=size_bytes changed parts scanned resumed reused decompressed split part_sets files "
-        "duplicate_keys compat media_metadata uuid seconds warnings notes account",
-        path=path,
-        decompressed=decompressed,
-        part_sets=part_sets,
-        files=sorted(files),
-        media_metadata=facts_of(report.media, MEDIA_FACTS) if report.media else None,
-        seconds=round(report.seconds, 3),
-        notes=notes,
-    )
 
 
 def _media_line(report: MediaReport) -> str:

@@ -257,8 +257,8 @@ def _record(parameter: click.Parameter, ctx: click.Context) -> tuple[str, str] |
 
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str, str]]) -> None:
     with formatter.section("Examples"):
-        for number, (description, line) in enumerate(examples):
-            if number:
+        for position, (description, line) in enumerate(examples):
+            if position:
                 formatter.write_paragraph()
             formatter.write_text(f"{description}:")
             formatter.write(f"{'':>{formatter.current_indent + 2}}{name_program(line)}\n")

@@ -65,24 +65,24 @@ class Drawing:
     colours: Sequence[str] = ()
     graphics: str = ""
 
-    def row(self, number: int) -> str:
+    def row(self, index: int) -> str:
         """Return the control sequences that draw over a row, with the cursor behind it.
 
         Graphics are drawn after the last row: the screen does not scroll any more then.
         """
         if self.colours:
-            return f"\x1b[{self.width}D{self.colours[number]}"
-        if not self.graphics or number != len(self.rows) - 1:
+            return f"\x1b[{self.width}D{self.colours[index]}"
+        if not self.graphics or index != len(self.rows) - 1:
             return ""
-        up = f"\x1b[{number}A" if number else ""
+        up = f"\x1b[{index}A" if index else ""
         return f"\x1b7{up}\x1b[{self.width}D{self.graphics}\x1b8"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.segment import ControlType, Segment
 
-        for number, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows):
             yield Segment(row)
-            over = self.row(number)
+            over = self.row(index)
             if over:
                 yield Segment(over, control=[(ControlType.CARRIAGE_RETURN,)])  # rich measures no control segment
             yield Segment.line()
@@ -131,9 +131,9 @@ def _encode_kitty(image: Image, width: int, height: int) -> str:
     data = base64.standard_b64encode(buffer.getvalue()).decode("ascii")
     chunks = [data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK)]
     written = []
-    for number, chunk in enumerate(chunks):
-        options = f"a=T,f=100,q=2,C=1,c={width},r={height}," if number == 0 else ""
-        written.append(f"\x1b_G{options}m={int(number < len(chunks) - 1)};{chunk}\x1b\\")
+    for position, chunk in enumerate(chunks):
+        options = f"a=T,f=100,q=2,C=1,c={width},r={height}," if position == 0 else ""
+        written.append(f"\x1b_G{options}m={int(position < len(chunks) - 1)};{chunk}\x1b\\")
     return "".join(written)
 
 

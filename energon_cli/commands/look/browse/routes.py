@@ -263,13 +263,13 @@ class Routes:
         return json_answer({"total": len(order), "start": start, "rows": await run_in_threadpool(describe)})
 
     def _row_of(self, path: str, key: str) -> dict[str, Any]:
-        number = self._catalogue.dataset_of(path)
+        dataset_number = self._catalogue.dataset_of(path)
         shard, slash, bare = key.partition("/")
-        if number is not None and slash:
-            dataset = self._catalogue.datasets[number]
+        if dataset_number is not None and slash:
+            dataset = self._catalogue.datasets[dataset_number]
             sample = dataset.find(shard, bare)
             if sample is not None:
-                return row_document(dataset, sample, number)
+                return row_document(dataset, sample, dataset_number)
         return {"d": None, "n": None, "shard": path, "key": key, "picture": None, "excluded": False}
 
     async def _search(self, request: Request) -> Response:
@@ -324,10 +324,10 @@ class Routes:
     async def _find(self, request: Request) -> Response:
         query = request.query_params
         dataset = self._dataset_of(request)
-        number = await run_in_threadpool(dataset.find, query.get("shard", ""), query.get("key", ""))
-        if number is None:
+        sample = await run_in_threadpool(dataset.find, query.get("shard", ""), query.get("key", ""))
+        if sample is None:
             raise HTTPException(404, "there is no such sample")
-        return json_answer({"number": number})
+        return json_answer({"number": sample})
 
     # ------------------------------------------------------------------------------------------------------ edits
 

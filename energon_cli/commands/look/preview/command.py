@@ -125,7 +125,7 @@ def _joined(views: Sequence[SampleViews]) -> SampleViews:
 
     if len(views) == 1:
         return views[0]
-    samples = [(views_of_key.view, place) for views_of_key in views for place in range(views_of_key.total)]
+    samples = [(views_of_key.view, index) for views_of_key in views for index in range(views_of_key.total)]
 
     def view(index: int) -> SampleView:
         view_of_key, place_of_key = samples[index]

@@ -58,7 +58,7 @@ class Screen:
         height = max(1, self.rows - 1)
         shown = lines[first : first + height]
         if first:
-            shown = [self._cut(line, number) for number, line in enumerate(shown)]
+            shown = [self._cut(line, row) for row, line in enumerate(shown)]
         # Text that is written over replaces half blocks without a flicker; Sixel needs to be erased.
         erase = "\x1b[2J" if self.space is not None and self.space.method == "sixel" else ""
         body = "\r\n".join(f"\x1b[K{line}" for line in shown)

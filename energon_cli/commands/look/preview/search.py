@@ -221,8 +221,8 @@ def frame_renderer(console: Console, space: DrawingSpace, view: Callable[[int], 
         emoji=False,
     )
 
-    def render(place: int) -> Frame:
-        sample = view(place)
+    def render(index: int) -> Frame:
+        sample = view(index)
         with captured.capture() as capture:
             captured.print(*render_sample(sample, space), sep="\n")
         # The fields, which may hold large pictures, are not kept.

@@ -296,7 +296,7 @@ class Walk:
 
     def _open_grid(self) -> None:
         sizes, space = self._sizes, self._space
-        make = lambda place: make_tile(self._quick_view(place), space)  # noqa: E731
+        make = lambda index: make_tile(self._quick_view(index), space)  # noqa: E731
         self._grid = Grid(self._screen, self._worker, self._notes, total=self._total, make=make, version=sizes)
         self._shown = None
 

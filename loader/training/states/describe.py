@@ -106,7 +106,9 @@ def group_by_run(states: Iterable[tuple[str, RunState]]) -> list[list[tuple[str,
 
 
 def _digest(plain: Any) -> bytes:
-    return hashlib.blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16).digest()
+    # JSON makes texts of integer keys, which cannot be sorted next to texts.
+    texts = json.loads(json.dumps(plain))
+    return hashlib.blake2b(json.dumps(texts, sort_keys=True).encode(), digest_size=16).digest()
 
 
 def samples_waiting(lane_state: Mapping[str, Any]) -> int:

@@ -51,7 +51,7 @@ def check_plain(state: Any, limit: int | None = None, *, is_json: bool = False) 
 
     Args:
         limit: The largest number of values; None: :func:`max_values`.
-        is_json: Refuse what JSON cannot represent, too: keys that are no strings, infinite numbers, and numbers of
+        is_json: Refuse what JSON cannot represent, too: keys that are neither strings nor integers, infinite numbers, and numbers of
             numpy, to which some frameworks convert Python's.
     """
     limit = max_values() if limit is None else limit
@@ -66,8 +66,8 @@ def check_plain(state: Any, limit: int | None = None, *, is_json: bool = False) 
             inner_values: Collection[Any] = ()
             if isinstance(outer, Mapping):
                 names = [key for key in outer if isinstance(key, str)]
-                if is_json and len(names) < len(outer):
-                    raise StateError("this state is damaged: it has keys that are not strings")
+                if is_json and len(names) + sum(type(key) is int for key in outer) < len(outer):
+                    raise StateError("this state is damaged: it has keys that are neither strings nor integers")
                 size += sum(map(len, names)) // _BYTES_PER_VALUE
                 inner_values = outer.values()
             elif isinstance(outer, list | tuple):
@@ -92,48 +92,6 @@ def check_plain(state: Any, limit: int | None = None, *, is_json: bool = False) 
     raise StateError("this state is damaged: it nests deeper than the states that loaders save")
 
 
-<<<<<<< HEAD
-=======
-def _own_size(value: Any) -> int:
-    """Return 1, and more for long strings, as a value or as keys."""
-    if isinstance(value, str):
-        return 1 + len(value) // _BYTES_PER_VALUE
-    if isinstance(value, Mapping):
-        return 1 + sum(len(key) for key in value if isinstance(key, str)) // _BYTES_PER_VALUE
-    return 1
-
-
-def _inner_values(value: Any) -> Iterable[Any]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
-
-
-def check_plain(state: Any, *, is_json: bool = False) -> None:
-    """Check that a state, whose size was checked, is plain data.
-
-    Args:
-        is_json: Refuse what JSON cannot represent, too: keys that are neither strings nor integers, which JSON makes
-            strings, infinite numbers, and numbers of numpy, to which some frameworks convert Python's.
-    """
-    plain_types = _PLAIN_TYPES if is_json else (*_PLAIN_TYPES, np.number)
-    pending = [state]
-    while pending:
-        value = pending.pop()
-        if isinstance(value, Mapping):
-            if is_json and not all(isinstance(key, str) or type(key) is int for key in value):
-                raise StateError("this state is damaged: it has keys that are neither strings nor integers")
-            pending.extend(value.values())
-        elif isinstance(value, list | tuple):
-            pending.extend(value)
-        elif isinstance(value, float) and is_json and not isfinite(value):
-            raise StateError(f"this state is damaged: it holds {value}, which JSON cannot represent")
-        elif not isinstance(value, plain_types):
-            name = value.name if isinstance(value, Opaque) else type(value).__name__
-            raise StateError(f"this state is damaged: it holds a {name}, and a state is plain data")
-
-
->>>>>>> h38f
 _PLAIN_MODULES = {
     "torch",
     "torch._utils",

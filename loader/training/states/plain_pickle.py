@@ -51,8 +51,8 @@ def check_plain(state: Any, limit: int | None = None, *, is_json: bool = False) 
 
     Args:
         limit: The largest number of values; None: :func:`max_values`.
-        is_json: Refuse what JSON cannot represent, too: keys that are neither strings nor integers, infinite numbers, and numbers of
-            numpy, to which some frameworks convert Python's.
+        is_json: Refuse what JSON cannot represent, too: keys that are neither strings nor integers, infinite numbers,
+            and numbers of numpy, to which some frameworks convert Python's.
     """
     limit = max_values() if limit is None else limit
     plain_types = _PLAIN_TYPES if is_json else (*_PLAIN_TYPES, np.number)
